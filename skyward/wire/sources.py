@@ -1,0 +1,179 @@
+"""The sources of local modules, ready to travel: what a notebook cell imports, and what that imports in turn.
+
+Sources are read from disk when the cell is run, so an edit is seen by the next cell without a restart of anything.
+"""
+
+import ast
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from skyward.wire.modules import is_local_file
+
+__all__ = ["ModuleSource", "imported_names", "source_bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSource:
+    """One module as it travels.
+
+    Attributes:
+        name: full dotted name.
+        source: its text as bytes, in the encoding that it declares; empty for a namespace package.
+        filename: where it lies on the client, shown in tracebacks.
+        is_package: whether it holds other modules.
+        digest: changes whenever the source does.
+    """
+
+    name: str
+    source: bytes
+    filename: str
+    is_package: bool
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    stamp: tuple[int, int]
+    source: bytes
+    digest: bytes
+    imports: tuple[str, ...]
+
+
+_read: dict[tuple[str, str], _Read] = {}
+"""What was last read of each (module, file)."""
+
+
+def source_bundle(names: Iterable[str]) -> dict[str, ModuleSource]:
+    """The local modules among `names`, with their parent packages and all local modules that they import.
+
+    Nothing is imported or run. Names that are not local modules are left out: a name may as well be an attribute.
+    """
+    bundle: dict[str, ModuleSource] = {}
+    looked: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        parts = name.split(".")
+        path: Sequence[str] | None = None
+        for depth in range(1, len(parts) + 1):
+            prefix = ".".join(parts[:depth])
+            spec = _find(prefix, path) or _loaded(prefix)
+            if spec is None:
+                break
+            path = _locations(prefix, spec, path)
+            if prefix not in looked:
+                looked.add(prefix)
+                found = _load(prefix, spec)
+                if found is not None:
+                    bundle[prefix], imports = found
+                    waiting += imports
+            if prefix not in bundle and path is None:
+                break
+    return _without_lone_namespaces(bundle)
+
+
+def _find(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+    """The spec of a module, found without importing its parents."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        try:
+            spec = find(name, path) if find is not None else None
+        except Exception:  # a finder that fails on a name it does not know must not stop the cell
+            spec = None
+        if spec is not None:
+            return spec  # type: ignore[no-any-return]  # a finder may be any object
+    return None
+
+
+def _loaded(name: str) -> importlib.machinery.ModuleSpec | None:
+    """The spec of a module that is loaded, though no finder knows it (any more)."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if not isinstance(file, str) or not is_local_file(file):
+        return None
+    folders = [os.path.dirname(file)] if os.path.basename(file) == "__init__.py" else None
+    return importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
+
+
+def _locations(
+    name: str, spec: importlib.machinery.ModuleSpec, parent: Sequence[str] | None
+) -> Sequence[str] | None:
+    """Where the modules of a package lie. A namespace package's own answer needs its parent to be imported."""
+    if spec.submodule_search_locations is None or not _is_namespace(spec):
+        return spec.submodule_search_locations
+    tail = name.rpartition(".")[2]
+    folders = [os.path.join(entry, tail) for entry in (sys.path if parent is None else parent)]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def _is_namespace(spec: importlib.machinery.ModuleSpec) -> bool:
+    return spec.origin is None and spec.submodule_search_locations is not None
+
+
+def _load(name: str, spec: importlib.machinery.ModuleSpec) -> tuple[ModuleSource, tuple[str, ...]] | None:
+    is_package = spec.submodule_search_locations is not None
+    if _is_namespace(spec):
+        return ModuleSource(name, b"", "", True, b""), ()
+    if spec.origin is None or name.partition(".")[0] == "skyward" or not is_local_file(spec.origin):
+        return None
+    try:
+        read = _read_file(name, os.path.abspath(spec.origin), is_package)
+    except OSError:
+        return None
+    return ModuleSource(name, read.source, os.path.abspath(spec.origin), is_package, read.digest), read.imports
+
+
+def _read_file(name: str, file: str, is_package: bool) -> _Read:
+    status = os.stat(file)
+    stamp = (status.st_mtime_ns, status.st_size)
+    known = _read.get((name, file))
+    if known is not None and known.stamp == stamp:
+        return known
+    with open(file, "rb") as stream:
+        source = stream.read()
+    package = name if is_package else name.rpartition(".")[0]
+    read = _Read(stamp, source, hashlib.sha256(source).digest(), tuple(_imports(source, package)))
+    _read[name, file] = read
+    return read
+
+
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # the node says so when the cell imports it
+        return
+    yield from imported_names(tree, package)
+
+
+def imported_names(tree: ast.AST, package: str = "") -> Iterator[str]:
+    """Every dotted name that an import statement in `tree` may load; relative ones are resolved in `package`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                yield from (alias.name for alias in aliases)
+            case ast.ImportFrom(module=module, names=aliases, level=level):
+                base = _resolve(module or "", level, package)
+                if base:
+                    yield base
+                    yield from (f"{base}.{alias.name}" for alias in aliases if alias.name != "*")
+
+
+def _resolve(module: str, level: int, package: str) -> str:
+    if level == 0:
+        return module
+    parents = package.split(".")[: len(package.split(".")) - level + 1]
+    return ".".join([*parents, module] if module else parents)
+
+
+def _without_lone_namespaces(bundle: dict[str, ModuleSource]) -> dict[str, ModuleSource]:
+    """Without namespace packages that hold none of the modules: they are somebody else's."""
+    holders = {name for name, module in bundle.items() if module.source or module.filename}
+    return {
+        name: module
+        for name, module in sorted(bundle.items())
+        if name in holders or any(other.startswith(f"{name}.") for other in holders)
+    }
