@@ -1,0 +1,1 @@
+"""The providers that ship with Skyward, one module each."""

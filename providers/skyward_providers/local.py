@@ -1,0 +1,110 @@
+"""`sky.Local()`: nodes that are worker processes on this machine. The default, and all that a first try needs."""
+
+import asyncio
+import itertools
+import os
+import platform
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
+from skyward.specs import Spec
+
+__all__ = ["Local"]
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Worker processes on this machine, each on a loopback address and in a working directory of its own.
+
+    They run the interpreter and the packages of the calling process, so the image's `python`, `pip` and `apt` and the
+    spec's hardware are not acted on; the pool says so.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the provider, as `--provider` takes it."""
+        return "local"
+
+    def create_provider(self) -> Provider:
+        """What starts the processes' directories."""
+        return _LocalProvider()
+
+
+class _LocalProvider:
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        # Linux answers on all of 127/8, so every node of every pool can have an address of its own.
+        self._subnet = f"127.{64 + secrets.randbelow(128)}.{secrets.randbelow(256)}" if sys.platform == "linux" else ""
+        self._instances: dict[str, Instance] = {}
+
+    async def offers(self) -> AsyncIterator[Offer]:
+        """This machine, for nothing."""
+        machine = platform.machine().lower()
+        pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        kind = InstanceType(
+            name=platform.node() or "this machine",
+            vcpus=os.cpu_count() or 1,
+            memory_gb=round(pages * page / 2**30, 1),
+            architecture="arm64" if machine in ("arm64", "aarch64") else "x86_64",
+        )
+        yield Offer("local", kind, on_demand_price=0.0, region="local")
+
+    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+        """A directory for the pool."""
+        directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="skyward-")
+        return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, {"directory": directory}, _notes(spec))
+
+    async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
+        """Addresses and directories for `count` processes; they are started as workers of nodes."""
+        return cluster, [self._make(cluster) for _ in range(count)]
+
+    def _make(self, cluster: Cluster) -> Instance:
+        number = next(self._numbers)
+        directory = Path(cluster.specific["directory"]) / f"machine-{number}"
+        directory.mkdir()
+        host = f"{self._subnet}.{1 + (number - 1) % 254}" if self._subnet else "127.0.0.1"
+        access = LocalAccess(host, str(directory))
+        instance = Instance(f"local-{number}", "running", access, address=host)
+        self._instances[instance.id] = instance
+        return instance
+
+    async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
+        """The machine, which is up from the start."""
+        return cluster, self._instances.get(instance_id)
+
+    async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
+        """Remove the directories."""
+        for instance_id in instance_ids:
+            instance = self._instances.pop(instance_id, None)
+            if instance is not None and instance.access is not None:
+                await asyncio.to_thread(shutil.rmtree, instance.access.directory, ignore_errors=True)
+
+    async def teardown(self, cluster: Cluster) -> None:
+        """Remove the pool's directory."""
+        await asyncio.to_thread(shutil.rmtree, cluster.specific["directory"], ignore_errors=True)
+
+
+def _notes(spec: Spec) -> tuple[str, ...]:
+    """What of the spec a local process does not act on."""
+    asked = {
+        "accelerator": spec.accelerator is not None,
+        "vcpus": spec.vcpus is not None,
+        "memory_gb": spec.memory_gb is not None,
+        "disk_gb": spec.disk_gb is not None,
+        "architecture": spec.architecture is not None,
+        "region": spec.region is not None,
+        "image.pip": bool(spec.image.pip),
+        "image.apt": bool(spec.image.apt),
+        "image.python": spec.image.python not in ("auto", ".".join(platform.python_version_tuple()[:2])),
+        "volumes": bool(spec.volumes),
+    }
+    ignored = [name for name, given in asked.items() if given]
+    if not ignored:
+        return ()
+    return (f"Local nodes run on this machine's hardware and packages; not acted on: {', '.join(ignored)}.",)

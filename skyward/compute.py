@@ -1,0 +1,260 @@
+"""`sky.Compute`: a pool of nodes as ordinary blocking code sees it.
+
+The pool itself lives on the library's loop. Everything here prepares a call on the calling thread (pickling included),
+hands it over, and waits where it must.
+"""
+
+import atexit
+import contextlib
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextvars import Token
+from typing import Any, Literal, Self
+
+from skyward.console import ConsoleSink
+from skyward.control import background
+from skyward.control.pool import BroadcastWork, Pool
+from skyward.control.run import Run
+from skyward.control.snapshot import PoolSnapshot
+from skyward.control.work import Sink, Work
+from skyward.dispatch import Dispatcher
+from skyward.errors import NotOnNodeError, OperatorError, PoolClosedError
+from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
+from skyward.specs import Nodes, NodesLike, Options, Spec, resolve
+
+__all__ = ["Compute", "On"]
+
+type On = Literal["one", "all", "head"] | int
+"""Where to run: on one node, on every node, on the head, or on the node of a rank."""
+
+_INTERRUPT_GRACE = 1.5
+_numbers = itertools.count(1)
+_open: "weakref.WeakSet[Compute]" = weakref.WeakSet()
+
+
+class Compute:
+    """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
+
+    Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`.
+
+    Raises:
+        SpecError: a field is unknown, given twice, or has a value that is not allowed.
+    """
+
+    def __init__(self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Any) -> None:
+        self._specs, self._options = resolve(specs, options, fields)
+        self.name = name or f"pool-{next(_numbers)}"
+        self._pool: Pool | None = None
+        self._dispatch: Dispatcher | None = None
+        self._scope: Token[Target | None] | None = None
+
+    # Life.
+
+    @property
+    def spec(self) -> Spec:
+        """What the nodes are like."""
+        return self._specs[0]
+
+    @property
+    def options(self) -> Options:
+        """How the pool behaves."""
+        return self._options
+
+    @property
+    def is_open(self) -> bool:
+        """Whether tasks can be sent."""
+        return self._pool is not None and self._pool.state == "ready"
+
+    def open(self) -> Self:
+        """Get the nodes; returns when enough of them are ready.
+
+        Raises:
+            ProvisioningError: they cannot be had. Nothing is left running.
+        """
+        if self._pool is not None and self._pool.state != "closed":
+            return self
+        _refuse_on_node()
+        pool = Pool(self.name, self.spec, self._options, _say)
+        self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
+        _open.add(self)
+        opening = background.run(pool.open())
+        try:
+            opening.result()
+        except BaseException:
+            opening.cancel()
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stop what runs and give every machine back. Twice does no harm."""
+        if self._pool is not None:
+            background.run(self._pool.close()).result()
+        _open.discard(self)
+
+    def __enter__(self) -> Self:
+        self.open()
+        self._scope = current_pool.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._scope is not None:
+            current_pool.reset(self._scope)
+            self._scope = None
+        self.close()
+
+    def resize(self, nodes: NodesLike) -> None:
+        """Change how many nodes there are: a number, (min, max), or `Nodes`. Nodes that go finish their tasks first.
+
+        Raises:
+            SpecError: not a number of nodes.
+            PoolClosedError: the pool is not open.
+        """
+        background.call_soon(self._ready().resize, Nodes.of(nodes))
+
+    def snapshot(self) -> PoolSnapshot:
+        """The pool as it is now: its nodes and how many tasks wait, run and have ended."""
+        pool = self._pool
+        if pool is None:
+            nodes = Nodes.of(self.spec.nodes)
+            return PoolSnapshot(self.name, "idle", "", (), 0, 0, 0, 0, nodes.min, nodes.ceiling, 0)
+        return _on_loop(pool.snapshot)
+
+    def holds(self, digest: bytes) -> frozenset[int]:
+        """Ranks of the nodes that hold the blob of this content address."""
+        return frozenset() if self._pool is None else self._pool.holds(digest)
+
+    # Dispatch.
+
+    def run[T](self, pending: PendingFunction[T]) -> T:
+        """`>>`: run on one node and wait; an iterator over the elements of a generator function."""
+        run: Run[T] = self.start(pending)
+        if run.is_stream:
+            return run.items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
+        return self._wait(run.future, [run])
+
+    def submit[T](self, pending: PendingFunction[T]) -> Future[T]:
+        """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
+        run: Run[T] = self.start(pending)
+        if run.is_stream:
+            ready: Future[Any] = Future()
+            ready.set_result(run.items())
+            return ready
+        return run.future
+
+    def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
+        """`@`: run on every node; the results in the order of ranks."""
+        run: Run[list[T]] = self.start(pending, on="all", sink=ConsoleSink(label=True))
+        return self._wait(run.future, [run])
+
+    def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
+        """A group under `>>`: its results as a tuple, or an iterator over them with `stream=True`."""
+        runs = self._start_group(group)
+        if group.stream:
+            return self._stream_group(runs, group.ordered)
+        return tuple(self._wait(run.future, runs) if not run.is_stream else run.items() for run in runs)
+
+    def submit_group(self, group: PendingFunctionGroup[Any]) -> Future[tuple[Any, ...]]:
+        """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
+        return self._dispatcher().gathered(self._start_group(group))
+
+    def start(self, pending: PendingFunction[Any], *, on: On = "one", sink: Sink | None = None) -> Run[Any]:
+        """Send a task, and return at once with what follows it.
+
+        Raises:
+            PayloadError: it cannot travel; nothing was sent.
+            PoolClosedError: the pool is not open.
+        """
+        dispatcher = self._dispatcher()
+        if on == "all":
+            if is_generator(pending.fn):
+                raise OperatorError(
+                    "A generator function streams from one node, so it cannot be broadcast with `@`; "
+                    "use `>>`, or return a list."
+                )
+            return dispatcher.broadcast(pending, sink or ConsoleSink(label=True))
+        target = {"one": None, "head": 0}.get(on) if isinstance(on, str) else on
+        return dispatcher.start([pending], sink or ConsoleSink(), target)[0]
+
+    def _start_group(self, group: PendingFunctionGroup[Any]) -> list[Run[Any]]:
+        items = list(group)
+        if group.timeout is not None:
+            items = [item if item.timeout is not None else item.with_timeout(group.timeout) for item in items]
+        return self._dispatcher().start(items, ConsoleSink(), None)
+
+    def _wait[T](self, future: Future[T], runs: Sequence[Run[Any]]) -> T:
+        """The result; on an error or an interrupt here, the rest of the work is stopped."""
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            stopped = self._stop(runs)
+            raise KeyboardInterrupt(stopped) from None
+        except BaseException:
+            for run in runs:
+                run.cancel()
+            raise
+
+    def _stop(self, runs: Sequence[Run[Any]]) -> str:
+        running = [run for run in runs if run.cancel()]
+        for run in running:
+            with contextlib.suppress(BaseException):
+                run.future.exception(_INTERRUPT_GRACE)
+        ranks = sorted({rank for run in running for rank in run.nodes})
+        return f"the work on node {', '.join(map(str, ranks))} was stopped" if ranks else "the work was not started"
+
+    def _stream_group(self, runs: list[Run[Any]], ordered: bool) -> Iterator[Any]:
+        from concurrent.futures import as_completed
+
+        futures = {run.future: run for run in runs}
+        try:
+            for future in list(futures) if ordered else as_completed(futures):
+                yield future.result()
+        finally:
+            for run in runs:
+                run.cancel()
+
+    def _dispatcher(self) -> Dispatcher:
+        self._ready()
+        if self._dispatch is None:
+            raise PoolClosedError(f"Pool {self.name!r} is not open.")
+        return self._dispatch
+
+    def _ready(self) -> Pool:
+        if self._pool is None or self._pool.state != "ready":
+            raise PoolClosedError(
+                f"Pool {self.name!r} is not open; use it inside `with sky.Compute(...) as pool:`, or call open() first."
+            )
+        return self._pool
+
+    def __repr__(self) -> str:
+        return f"<Compute {self.name!r}: {'open' if self.is_open else 'closed'}>"
+
+
+def _on_loop[T](call: Callable[[], T]) -> T:
+    async def on_loop() -> T:
+        return call()
+
+    return background.run(on_loop()).result()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _refuse_on_node() -> None:
+    import os
+
+    if "SKYWARD_NODE" in os.environ:
+        raise NotOnNodeError("A pool cannot be opened from inside a task; open it in the notebook or script instead.")
+
+
+@atexit.register
+def _close_all() -> None:
+    for pool in list(_open):
+        with contextlib.suppress(Exception):
+            pool.close()
+
+

@@ -1,0 +1,39 @@
+"""The library's event loop, on a daemon thread of its own, started at first use. Nothing of the user's runs on it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+__all__ = ["call_soon", "loop", "on_loop", "run"]
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The loop, running."""
+    global _loop, _thread
+    with _lock:
+        if _loop is None or _thread is None or not _thread.is_alive():
+            _loop = asyncio.new_event_loop()
+            _thread = threading.Thread(target=_loop.run_forever, name="skyward-loop", daemon=True)
+            _thread.start()
+        return _loop
+
+
+def run[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine on the loop; its future, for other threads to wait on."""
+    return asyncio.run_coroutine_threadsafe(coroutine, loop())
+
+
+def call_soon(call: Callable[..., object], *args: object) -> None:
+    """Call on the loop, soon, from any thread."""
+    loop().call_soon_threadsafe(call, *args)
+
+
+def on_loop() -> bool:
+    """Whether the caller is on the loop's thread, where it must not wait."""
+    return threading.current_thread() is _thread

@@ -1,0 +1,147 @@
+"""Getting machines for a pool and starting its nodes on them: the provider's side of the shell."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from skyward.console import ConsoleSink
+from skyward.control.node import Node
+from skyward.control.work import Sink
+from skyward.errors import NoOffersError, ProviderMissingError
+from skyward.instance import InstanceInfo, Peer
+from skyward.provider import Cluster, Instance, Offer, Provider, ProviderConfig, find_provider
+from skyward.specs import Options, Spec
+
+__all__ = ["Launcher"]
+
+HEAD_PORT = 29500
+"""Port that distributed frameworks meet on, on the head node."""
+
+START_TIMEOUT = 60.0
+"""Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
+
+
+class Launcher:
+    """The machines of one pool. Everything that the provider handed out is given back at `teardown`."""
+
+    def __init__(self, name: str, spec: Spec, options: Options) -> None:
+        self._name = name
+        self._spec = spec
+        self._options = options
+        self._config = provider_config(spec)
+        self._provider: Provider | None = None
+        self._cluster: Cluster | None = None
+        self._instances: dict[str, Instance] = {}
+        self.sink: Sink = ConsoleSink(label=True)
+
+    @property
+    def slots(self) -> int:
+        """Tasks that a node runs at once."""
+        return self._options.worker.concurrency
+
+    @property
+    def provider_name(self) -> str:
+        """Name of the provider."""
+        return self._config.name
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the provider has to say about the spec."""
+        return () if self._cluster is None else self._cluster.notes
+
+    async def prepare(self) -> None:
+        """Choose an offer and set up what the machines share.
+
+        Raises:
+            NoOffersError: nothing on offer fits.
+        """
+        self._provider = self._config.create_provider()
+        offers = [offer async for offer in self._provider.offers()]
+        if not offers:
+            raise NoOffersError(f"Provider {self.provider_name!r} offers no machine that fits the spec.")
+        self._cluster = await self._provider.prepare(self._spec, min(offers, key=_price), self._name)
+
+    async def provision(self, count: int) -> Sequence[Instance]:
+        """Machines, as many as came of `count`."""
+        provider, cluster = self._ready()
+        self._cluster, instances = await provider.provision(cluster, count)
+        self._instances.update({instance.id: instance for instance in instances})
+        return instances
+
+    async def start(self, node: Node) -> None:
+        """Start a node's worker and connect to it.
+
+        Raises:
+            NodeStartError: it did not come up.
+        """
+        timeout = self._options.bootstrap_timeout or START_TIMEOUT
+        await node.start(self._environment(node.rank), timeout)
+
+    def _environment(self, rank: int) -> Mapping[str, str]:
+        worker = self._options.worker
+        return {
+            **self._spec.image.env,
+            "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
+            "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
+            "MPLBACKEND": self._spec.image.env.get("MPLBACKEND", "agg"),
+        }
+
+    async def terminate(self, instance: Instance) -> None:
+        """Give one machine back."""
+        provider, cluster = self._ready()
+        await provider.terminate(cluster, [instance.id])
+        self._instances.pop(instance.id, None)
+
+    async def teardown(self) -> None:
+        """Give every machine back, and remove what they shared. Twice does no harm."""
+        if self._provider is None or self._cluster is None:
+            return
+        async with asyncio.timeout(self._options.shutdown_timeout):
+            await self._provider.terminate(self._cluster, list(self._instances))
+            self._instances.clear()
+            await self._provider.teardown(self._cluster)
+        self._cluster = None
+
+    def _ready(self) -> tuple[Provider, Cluster]:
+        if self._provider is None or self._cluster is None:
+            raise RuntimeError(f"pool {self._name!r} is not prepared")
+        return self._provider, self._cluster
+
+    def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
+        """What `instance_info()` says on `node`, as JSON."""
+        head = nodes.get(0, node).instance.address
+        accelerators = int(self._spec.accelerator.count) if self._spec.accelerator is not None else 0
+        processes = self._options.worker.resolved_executor == "process"
+        info = InstanceInfo(
+            node=node.rank,
+            total_nodes=total,
+            workers_per_node=self._options.worker.concurrency if processes else 1,
+            accelerators=accelerators,
+            total_accelerators=accelerators * total,
+            head_addr=head,
+            head_port=HEAD_PORT,
+            job_id=self._cluster.id if self._cluster is not None else "",
+            peers=tuple(
+                Peer(node=rank, private_ip=peer.instance.address, public_ip=peer.instance.public_address)
+                for rank, peer in sorted(nodes.items())
+            ),
+        )
+        return info.to_json()
+
+
+def provider_config(spec: Spec) -> ProviderConfig:
+    """The provider settings of `spec`: its own, those of the provider it names, or `sky.Local()`.
+
+    Raises:
+        ProviderMissingError: it is neither settings nor the name of an installed provider.
+    """
+    given = spec.provider
+    if given is None or isinstance(given, str):
+        given = find_provider(given or "local")()
+    if not isinstance(given, ProviderConfig):
+        raise ProviderMissingError(f"{given!r} is no provider; give one such as sky.Local().")
+    return given
+
+
+def _price(offer: Offer) -> float:
+    prices = [price for price in (offer.spot_price, offer.on_demand_price) if price is not None]
+    return min(prices, default=float("inf"))

@@ -1,0 +1,188 @@
+"""One node as the client has it: its machine, its worker, the messages to it, and the blobs it holds."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from skyward.control.work import Work
+from skyward.link.bulk import BulkPath
+from skyward.link.channel import Channel
+from skyward.link.holdings import Holdings
+from skyward.link.launch import WorkerProcess, start_worker
+from skyward.provider import Instance
+from skyward.wire.flow import WINDOW
+from skyward.wire.messages import Blob, Cancel, Code, Command, Drop, Event, Shutdown, Submit
+
+__all__ = ["BLOB_BUDGET", "Node"]
+
+BLOB_BUDGET = 4 * 1024**3
+"""Bytes of blobs that a node keeps for calls to come."""
+
+SILENCE = 30.0
+"""Seconds without an answer after which a node counts as lost."""
+
+
+class Node:
+    """A node that is starting or up. Lives on the library's loop.
+
+    Args:
+        on_event, on_lost: take its events, and why it was lost; with the node itself.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        instance: Instance,
+        on_event: Callable[["Node", Event], None],
+        on_lost: Callable[["Node", str], None],
+    ) -> None:
+        self.rank = rank
+        self.instance = instance
+        self.address = ""
+        self.phase = "requested"
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._token = secrets.token_bytes(32)
+        self._codes: set[bytes] = set()
+        self._holdings = Holdings(BLOB_BUDGET)
+        self._arriving: dict[bytes, asyncio.Future[memoryview]] = {}
+        self._unsent: set[int] = set()
+        self._worker: WorkerProcess | None = None
+        self._channel: Channel | None = None
+        self._bulk: BulkPath | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._shipping: set[asyncio.Task[None]] = set()
+
+    async def start(self, environment: Mapping[str, str], timeout: float) -> None:
+        """Start its worker and connect to it.
+
+        Raises:
+            NodeStartError: the worker did not come up, or cannot be reached.
+        """
+        if self.instance.access is None:
+            raise ValueError(f"instance {self.instance.id} is not running")
+        self.phase = "worker"
+        secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
+        self._worker = await start_worker(self.instance.access, {**environment, **secret}, timeout)
+        hello = self._worker.hello
+        self.address = hello.address
+        self.phase = "joining"
+        self._bulk = BulkPath(hello.bulk, self._token, f"{self.instance.id}")
+        self._channel = Channel(
+            hello.address, self._token, SILENCE, lambda event: self._on_event(self, event), self._lost
+        )
+        self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
+        await self._channel.connect()
+        self.phase = "ready"
+
+    async def _watch(self, worker: WorkerProcess) -> None:
+        self._lost(await worker.exited())
+
+    def _lost(self, reason: str) -> None:
+        self._on_lost(self, reason)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a blob is, or is about to be, on the node."""
+        return key in self._holdings
+
+    def tell(self, command: Command) -> None:
+        """Send a command."""
+        if self._channel is not None:
+            self._channel.send(command)
+
+    def submit(self, work: Work, attempt: int, share: tuple[int, int] | None, failed: Callable[[str], None]) -> None:
+        """Send a task, after the blobs it needs. `failed` is told if those do not get through."""
+        blobs = {**work.code.outgoing.blobs, **work.call.blobs}
+        if not blobs:
+            self._submit(work, attempt, share)
+            return
+        self._unsent.add(work.task)
+
+        async def ship() -> None:
+            try:
+                await self.ship(blobs)
+            except ConnectionError as error:
+                self._unsent.discard(work.task)
+                failed(str(error))
+                return
+            if work.task in self._unsent:
+                self._unsent.discard(work.task)
+                self._submit(work, attempt, share)
+
+        task = asyncio.get_running_loop().create_task(ship())
+        self._shipping.add(task)
+        task.add_done_callback(self._shipping.discard)
+
+    def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None) -> None:
+        code = work.code
+        if code.digest not in self._codes:
+            self._codes.add(code.digest)
+            self.tell(Code(code.digest, code.outgoing.payload))
+        stream = work.stream is not None
+        self.tell(
+            Submit(
+                work.task,
+                attempt,
+                code.digest,
+                work.call.payload,
+                stream,
+                WINDOW if stream else 0,
+                len(work.feeders),
+                work.timeout,
+                share,
+            )
+        )
+
+    async def ship(self, blobs: Mapping[bytes, memoryview]) -> None:
+        """Bring blobs to the node, each once, however many tasks want it.
+
+        Raises:
+            ConnectionError: one did not get through.
+        """
+        if self._bulk is None:
+            raise ConnectionError("the node is not connected")
+        missing, dropped = self._holdings.want(blobs)
+        for key, view in missing.items():
+            self._arriving[key] = asyncio.wrap_future(self._bulk.put(key, view))
+            self._arriving[key].add_done_callback(lambda done, key=key: self._arrived(key, done))
+        if dropped:
+            self.tell(Drop(dropped))
+        waiting = [self._arriving[key] for key in blobs if key in self._arriving]
+        if waiting:
+            await asyncio.gather(*waiting)
+
+    def _arrived(self, key: bytes, done: "asyncio.Future[memoryview]") -> None:
+        self._arriving.pop(key, None)
+        if done.cancelled() or done.exception() is not None:
+            self._holdings.forget(key)
+
+    def stop_task(self, task: int, *, recall: bool = False) -> bool:
+        """Stop a task; False if it had not been sent yet, and now never will be."""
+        if task in self._unsent:
+            self._unsent.discard(task)
+            return False
+        self.tell(Cancel(task, recall))
+        return True
+
+    def fetch(self, blob: Blob) -> Future[memoryview]:
+        """Get a blob of a result; the node forgets it then."""
+        if self._bulk is None:
+            raise ConnectionError("the node is not connected")
+        return self._bulk.get(blob)
+
+    async def close(self) -> None:
+        """End the worker and let go of it. Twice does no harm."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for task in tuple(self._shipping):
+            task.cancel()
+        if self._channel is not None:
+            self.tell(Shutdown())
+            await self._channel.close()
+        if self._bulk is not None:
+            self._bulk.close()
+        if self._worker is not None:
+            await self._worker.stop()
+        if self._bulk is not None:
+            await asyncio.to_thread(self._bulk.join)

@@ -1,0 +1,473 @@
+"""The shell of a pool: carries out what the task manager and the reconciler decide. It decides nothing itself.
+
+Lives on the library's loop; `skyward.compute` is its face for other threads.
+"""
+
+import asyncio
+import contextlib
+import pickle
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from skyward.control import nodes
+from skyward.control import task_messages as tasks
+from skyward.control.launching import Launcher
+from skyward.control.lifecycle import POOL, Lifecycle, PoolState
+from skyward.control.node import Node
+from skyward.control.settle import settle
+from skyward.control.snapshot import NodeView, PoolSnapshot
+from skyward.control.tasks import TaskManager
+from skyward.control.work import Arrived, Work
+from skyward.errors import NodeStartError, PoolClosedError, UsageError
+from skyward.provider import Instance
+from skyward.specs import Nodes, Options, Spec
+from skyward.wire.messages import (
+    Blob,
+    Credit,
+    Display,
+    Drop,
+    Event,
+    Feed,
+    Finished,
+    Need,
+    Output,
+    Started,
+    Topology,
+    Yielded,
+)
+from skyward.wire.payload import blobs_of
+
+__all__ = ["BroadcastWork", "Pool"]
+
+TICK = 0.05
+"""Seconds between looks at tasks that wait on a node they have no slot on."""
+
+
+@dataclass(slots=True, eq=False)
+class BroadcastWork:
+    """A broadcast: makes the work of each member, and collects them. `done` is called with the members, by rank."""
+
+    make: Callable[[], Work]
+    done: Callable[[dict[int, Work]], None]
+    members: dict[int, Work]
+    number: int = 0
+
+
+class Pool:
+    """A pool of nodes and the tasks sent to it."""
+
+    def __init__(self, name: str, spec: Spec, options: Options, say: Callable[[str], None]) -> None:
+        self.name = name
+        self.spec = spec
+        self.options = options
+        self.nodes_wanted: Nodes = Nodes.of(spec.nodes)
+        self._say = say
+        self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
+        self._tasks = TaskManager(options.retry_on_interruption)
+        self._reconciler = nodes.Reconciler()
+        self._launcher = Launcher(name, spec, options)
+        self._nodes: dict[int, Node] = {}
+        self._works: dict[int, Work] = {}
+        self._arrived: dict[int, Arrived] = {}
+        self._broadcasts: dict[int, BroadcastWork] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._progress = asyncio.Event()
+        self._failure = ""
+        self._counts = {"done": 0, "failed": 0}
+        self._ticking = False
+        self._draining: set[int] = set()
+        self._launches: dict[int, object] = {}
+
+    # Opening and closing.
+
+    @property
+    def state(self) -> PoolState:
+        """Where the pool is in its life."""
+        return self._life.state
+
+    async def open(self) -> None:
+        """Get the nodes, and return when enough of them are ready.
+
+        Raises:
+            ProvisioningError: they cannot be had. What was started is gone again.
+        """
+        self._life.move("requesting", _now())
+        try:
+            await self._launcher.prepare()
+            for note in self._launcher.notes:
+                self._say(note)
+            self._life.move("provisioning", _now())
+            self._reconcile(nodes.Resize(self.nodes_wanted.min))
+            await self._until_ready()
+        except BaseException:
+            await self.close()
+            raise
+        self._life.move("ready", _now())
+
+    async def _until_ready(self) -> None:
+        while self._reconciler.count("active") < self.nodes_wanted.threshold:
+            if self._reconciler.desired - len(self._reconciler.given_up) < self.nodes_wanted.threshold:
+                raise NodeStartError(self._failure)
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def close(self) -> None:
+        """Stop what runs, give every machine back. Twice does no harm."""
+        if self.state in ("stopping", "closed"):
+            return
+        if self.state == "idle":
+            self._life.move("closed", _now())
+            return
+        self._life.move("stopping", _now())
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        closed = PoolClosedError(f"Pool {self.name!r} was closed before this task ended. Open it and send it again.")
+        for work in tuple(self._works.values()):
+            settle(work, closed)
+        self._works.clear()
+        self._finish_broadcasts()
+        await asyncio.gather(*(node.close() for node in self._nodes.values()))
+        self._nodes.clear()
+        await self._launcher.teardown()
+        self._life.move("closed", _now())
+
+    def _finish_broadcasts(self) -> None:
+        broadcasts, self._broadcasts = self._broadcasts, {}
+        for broadcast in broadcasts.values():
+            broadcast.done(broadcast.members)
+
+    # Tasks.
+
+    def submit(self, works: Sequence[Work], target: int | None = None) -> None:
+        """Take tasks, in order; with `target`, for the node of that rank."""
+        if self.state in ("stopping", "closed"):
+            closed = PoolClosedError(f"Pool {self.name!r} is closed. Open it, or a new one, first.")
+            for work in works:
+                settle(work, closed)
+            return
+        if target is not None and target not in self._reconciler.states:
+            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {self._rank_text()}.")
+            for work in works:
+                settle(work, error)
+            return
+        replayable, once = [], []
+        for work in works:
+            work.task = self._tasks.number()
+            self._works[work.task] = work
+            (once if work.feeders else replayable).append(work.task)
+        for numbers, again in ((replayable, True), (once, False)):
+            if numbers:
+                self._do(tasks.Submitted(tuple(numbers), target, again))
+        self._fail_if_hopeless()
+
+    def broadcast(self, work: BroadcastWork) -> None:
+        """Send a task to every node there is, and to those that join while it runs."""
+        if self.state in ("stopping", "closed"):
+            work.done({})
+            return
+        work.number = self._tasks.number()
+        self._broadcasts[work.number] = work
+        self._do(tasks.Broadcast(work.number))
+
+    def cancel(self, works: Iterable[Work]) -> None:
+        """Stop tasks; each ends when its node has stopped it."""
+        self._do(tasks.Cancel(tuple(work.task for work in works if work.task in self._works)))
+
+    def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
+        """Stop every member of a broadcast."""
+        self.cancel(broadcast.members.values())
+
+    def credit(self, work: Work, units: int) -> None:
+        """The caller has consumed part of a task's stream."""
+        node = self._node_of(work.task)
+        if node is not None:
+            node.tell(Credit(work.task, units))
+
+    def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
+        """Get a large element of a stream from its node; from any thread."""
+        rank = work.nodes[-1]
+        node = self._nodes.get(rank)
+        if node is None:
+            raise ConnectionError(f"node {rank}, which holds the element, is gone")
+        return node.fetch(blob)
+
+    def _node_of(self, task: int) -> Node | None:
+        rank = self._tasks.node_of(task)
+        return None if rank is None else self._nodes.get(rank)
+
+    def _do(self, message: tasks.Message) -> None:
+        for effect in self._tasks.handle(message, _now()):
+            match effect:
+                case tasks.Send(task, rank, attempt, share):
+                    self._send(self._works[task], self._nodes[rank], attempt, share)
+                case tasks.Settle(task, outcome, reason):
+                    self._settle(task, outcome, reason)
+                case tasks.Stop(task, rank):
+                    if (node := self._nodes.get(rank)) is not None and not node.stop_task(task):
+                        self._do(tasks.Ended(task, rank, "cancelled", 0.0))
+                case tasks.Recall(task, rank):
+                    if (node := self._nodes.get(rank)) is not None and not node.stop_task(task, recall=True):
+                        self._do(tasks.Ended(task, rank, "returned", 0.0))
+                case tasks.Member(broadcast, task, rank):
+                    owner = self._broadcasts[broadcast]
+                    owner.members[rank] = self._works[task] = work = owner.make()
+                    work.task = task
+                case tasks.BroadcastEnded(broadcast):
+                    ended = self._broadcasts.pop(broadcast)
+                    ended.done(ended.members)
+        self._after_tasks()
+
+    def _after_tasks(self) -> None:
+        for rank in tuple(self._draining):
+            if not self._tasks.busy(rank):
+                self._draining.discard(rank)
+                self._reconcile(nodes.Emptied(rank))
+        if self._tasks.waits() and not self._ticking:
+            self._ticking = True
+            asyncio.get_running_loop().call_later(TICK, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        self._do(tasks.Tick())
+
+    def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
+        work.nodes.append(node.rank)
+        work.running = True
+        node.submit(work, attempt, share, lambda _: self._do(tasks.Ended(work.task, node.rank, "lost", 0.0)))
+        for index, feeder in enumerate(work.feeders):
+            loop = asyncio.get_running_loop()
+            feeder.start(lambda index=index: loop.call_soon_threadsafe(self._spawn, self._feed(work, index)))
+
+    async def _feed(self, work: Work, index: int) -> None:
+        """Send what a feeder has read, in its order."""
+        feeder = work.feeders[index]
+        async with feeder.order:
+            items, last, failure = feeder.take()
+            node = self._node_of(work.task)
+            if node is None or (not items and not last):
+                return
+            blobs = {key: view for item in items for key, view in item.blobs.items()}
+            try:
+                await node.ship(blobs)
+            except ConnectionError:
+                return  # the node is gone, and the task with it
+            payloads = tuple(item.payload for item in items)
+            node.tell(Feed(work.task, index, payloads, last, failure.payload if failure else None))
+            self._tasks.handle(tasks.Delivered(work.task), _now())
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _settle(
+        self, task: int, outcome: Literal["value", "error", "timeout", "cancelled", "lost"], reason: str
+    ) -> None:
+        work = self._works.pop(task, None)
+        if work is None:
+            return
+        self._counts["done" if outcome == "value" else "failed"] += 1
+        settle(work, outcome, reason, self._arrived.pop(task, None))
+
+    # Events of nodes.
+
+    def _on_event(self, node: Node, event: Event) -> None:
+        if self._nodes.get(node.rank) is not node:
+            return
+        work = self._works.get(event.task)
+        match event:
+            case Finished():
+                self._on_finished(node, event)
+            case Output(_, stream, text) if work is not None:
+                work.sink.output(node.rank, stream, text)
+            case Output(0, stream, text):
+                self._launcher.sink.output(node.rank, stream, text)
+            case Yielded(_, items) if work is not None and work.stream is not None:
+                work.stream.arrive(items)
+                self._tasks.handle(tasks.Delivered(event.task), _now())
+            case Started():
+                self._do(tasks.Started(event.task))
+            case Need(_, index, count) if work is not None:
+                work.feeders[index].grant(count)
+            case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
+                data, metadata, display_id, update = pickle.loads(payload.data)
+                work.sink.display(node.rank, data, metadata, display_id, update)
+            case _:
+                pass  # of a task that is over here
+
+    def _on_finished(self, node: Node, event: Finished) -> None:
+        blobs = blobs_of([event.payload])
+        if blobs:
+            self._spawn(self._fetch_result(node, event, blobs))
+        else:
+            self._ended(node, event, Arrived(event.payload))
+
+    async def _fetch_result(self, node: Node, event: Finished, blobs: list[Blob]) -> None:
+        """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
+        fetched = {}
+        try:
+            for blob in blobs:
+                fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
+        except ConnectionError:
+            self._do(tasks.Ended(event.task, node.rank, "lost", event.seconds))
+            return
+        node.tell(Drop(tuple(fetched)))
+        self._ended(node, event, Arrived(event.payload, fetched))
+
+    def _ended(self, node: Node, event: Finished, arrived: Arrived) -> None:
+        work = self._works.get(event.task)
+        if work is not None:
+            work.seconds = event.seconds
+            self._arrived[event.task] = arrived
+        self._do(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
+
+    # Nodes.
+
+    def resize(self, wanted: Nodes) -> None:
+        """Change how many nodes there are. Nodes that go finish their tasks first."""
+        self.nodes_wanted = wanted
+        self._reconcile(nodes.Resize(max(wanted.min, min(self._reconciler.desired, wanted.ceiling))))
+
+    def _reconcile(self, message: nodes.Message) -> None:
+        launches: dict[float, list[int]] = {}
+        for effect in self._reconciler.handle(message, _now()):
+            match effect:
+                case nodes.Launch(rank, delay):
+                    launches.setdefault(delay, []).append(rank)
+                case nodes.Activate(rank):
+                    self._activate(rank)
+                case nodes.Drain(rank):
+                    self._drain(rank)
+                case nodes.Terminate(rank, reason):
+                    self._terminate(rank, reason)
+                case nodes.GiveUp(rank, reason):
+                    self._failure = f"Pool {self.name!r} could not start node {rank}: {reason}"
+                    self._say(self._failure)
+                    self._do(tasks.NodeRemoved(rank, self._failure))
+        for delay, ranks in launches.items():
+            self._spawn(self._launch(ranks, delay))
+        self._progress.set()
+        self._fail_if_hopeless()
+
+    async def _launch(self, ranks: Sequence[int], delay: float) -> None:
+        launch = object()
+        self._launches.update(dict.fromkeys(ranks, launch))
+        await asyncio.sleep(delay)
+        wanted = [rank for rank in ranks if self._launches.get(rank) is launch]
+        try:
+            instances = await self._launcher.provision(len(wanted))
+        except Exception as error:
+            for rank in wanted:
+                self._reconcile(nodes.Failed(rank, str(error)))
+            return
+        for rank in wanted[len(instances) :]:
+            self._reconcile(nodes.Failed(rank, "the provider had no machine for it"))
+        await asyncio.gather(*(self._bring_up(*pair, launch) for pair in zip(wanted, instances, strict=False)))
+
+    async def _bring_up(self, rank: int, instance: Instance, launch: object) -> None:
+        if self._launches.get(rank) is not launch:  # it was scaled away meanwhile
+            await self._launcher.terminate(instance)
+            return
+        node = self._nodes[rank] = Node(rank, instance, self._on_event, self._on_lost)
+        try:
+            await self._launcher.start(node)
+        except Exception as error:
+            if self._nodes.get(rank) is node:
+                self._reconcile(nodes.Failed(rank, str(error)))
+        else:
+            self._reconcile(nodes.Joined(rank))
+
+    def _activate(self, rank: int) -> None:
+        self._draining.discard(rank)
+        self._announce()
+        self._do(tasks.NodeJoined(rank, self._launcher.slots))
+
+    def _announce(self) -> None:
+        """Tell every node who its peers are."""
+        for node in self._nodes.values():
+            if node.phase == "ready":
+                node.tell(Topology(self._launcher.topology(node, self._nodes, self._reconciler.desired)))
+
+    def _drain(self, rank: int) -> None:
+        self._do(tasks.NodeDraining(rank))
+        self._draining.add(rank)
+        asyncio.get_running_loop().call_soon(self._after_tasks)
+
+    def _terminate(self, rank: int, reason: str) -> None:
+        self._draining.discard(rank)
+        self._launches.pop(rank, None)
+        node = self._nodes.pop(rank, None)
+        if rank < self._reconciler.desired:
+            self._do(tasks.NodeLost(rank, f"node {rank} died: {reason}"))
+        else:
+            self._do(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"))
+        self._spawn(self._give_back(rank, node))
+
+    async def _give_back(self, rank: int, node: Node | None) -> None:
+        with contextlib.suppress(Exception):  # a machine that cannot be given back now is, at teardown
+            if node is not None:
+                await node.close()
+                await self._launcher.terminate(node.instance)
+        self._reconcile(nodes.Terminated(rank))
+
+    def _on_lost(self, node: Node, reason: str) -> None:
+        if self._nodes.get(node.rank) is node and node.phase == "ready":
+            self._reconcile(nodes.Lost(node.rank, reason))
+
+    def _fail_if_hopeless(self) -> None:
+        """Fail what waits when no node is up or coming: it would wait for ever."""
+        if self.state != "ready" or self._reconciler.count("waiting", "active", "draining", "stopping"):
+            return
+        error = NodeStartError(self._failure or f"Pool {self.name!r} has no nodes; add some with resize().")
+        works = tuple(self._works.values())
+        self._do(tasks.Cancel(tuple(work.task for work in works)))
+        for work in works:
+            settle(work, error)
+
+    # Looking at it.
+
+    def holds(self, key: bytes) -> frozenset[int]:
+        """Ranks of the nodes that hold a blob."""
+        return frozenset(rank for rank, node in self._nodes.items() if node.holds(key))
+
+    def snapshot(self) -> PoolSnapshot:
+        """What there is now."""
+        views = []
+        for rank, state in self._reconciler.states.items():
+            node = self._nodes.get(rank)
+            views.append(
+                NodeView(
+                    rank=rank,
+                    state=state,
+                    phase=node.phase if node is not None else "requested",
+                    address=node.address if node is not None else "",
+                    slots=self._launcher.slots,
+                    busy=self._tasks.busy(rank),
+                )
+            )
+        return PoolSnapshot(
+            name=self.name,
+            state=self.state,
+            provider=self._launcher.provider_name,
+            nodes=tuple(views),
+            queued=self._tasks.queued,
+            running=self._tasks.running,
+            done=self._counts["done"],
+            failed=self._counts["failed"],
+            min=self.nodes_wanted.min,
+            max=self.nodes_wanted.ceiling,
+            desired=self._reconciler.desired,
+        )
+
+    def _rank_text(self) -> str:
+        return ", ".join(map(str, self._reconciler.states)) or "none"
+
+
+def _now() -> float:
+    return time.monotonic()
+
+

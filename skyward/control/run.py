@@ -1,0 +1,65 @@
+"""One submitted piece of work as its caller follows it."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from skyward.control.streams import RemoteIterator
+from skyward.control.work import Work
+from skyward.errors import OperatorError
+
+__all__ = ["Run"]
+
+
+class Run[T]:
+    """A task, or a broadcast, that was sent.
+
+    Attributes:
+        future: its result; for a broadcast the list of results in the order of ranks; for a generator function, what
+            the generator returned, at the end of the stream.
+    """
+
+    def __init__(self, future: Future[T], works: Callable[[], Sequence[Work]], stream: RemoteIterator | None) -> None:
+        self.future = future
+        self._works = works
+        self._stream = stream
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is a generator function's, so that `items()` gives its elements."""
+        return self._stream is not None
+
+    def items(self) -> Any:
+        """The elements of a generator function as they arrive. Closing the iterator stops the generator.
+
+        Raises:
+            OperatorError: the function is no generator function.
+        """
+        if self._stream is None:
+            raise OperatorError("Only a generator function has items; take the result from `.future`.")
+        return self._stream
+
+    def cancel(self) -> bool:
+        """Stop the work on its nodes; False if it is over. The future ends when the nodes have stopped."""
+        return not self.future.done() and self.future.cancel()
+
+    @property
+    def nodes(self) -> list[int]:
+        """Ranks it runs on, or ran on, in the order of starting."""
+        return [rank for work in self._works() for rank in work.nodes]
+
+    @property
+    def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
+        """How far it is."""
+        if self.future.done():
+            if self.future.cancelled():
+                return "cancelled"
+            return "done" if Future.exception(self.future) is None else "failed"
+        return "running" if any(work.running for work in self._works()) else "queued"
+
+    @property
+    def elapsed(self) -> float | None:
+        """Seconds of running, the longest of its tasks; None while one of them runs."""
+        times = [work.seconds for work in self._works()]
+        known = [time for time in times if time is not None]
+        return max(known) if known and len(known) == len(times) else None

@@ -1,0 +1,61 @@
+"""How a task ends for its caller: exactly once, with a result or with one error that says what happened."""
+
+from typing import Literal
+
+from skyward.control.work import Arrived, Work
+from skyward.errors import NodeLostError, TaskCancelledError, TaskTimeoutError
+from skyward.wire.failure import Failure
+
+__all__ = ["settle"]
+
+
+def settle(
+    work: Work,
+    outcome: Literal["value", "error", "timeout", "cancelled", "lost"] | BaseException,
+    reason: str = "",
+    arrived: Arrived | None = None,
+) -> None:
+    """End `work`, unless it has ended before."""
+    if work.future.done():
+        return
+    work.running = False
+    for feeder in work.feeders:
+        feeder.stop()
+    if outcome == "value" and arrived is not None:
+        if work.stream is not None:
+            work.stream.finish(arrived.decode)
+        work.future.set_result(arrived)
+        return
+    if outcome == "cancelled":
+        work.future.end_cancelled(f"{work.code.name}() was cancelled{_where(work)}.")
+    else:
+        work.future.set_exception(_error(work, outcome, reason, arrived))
+    if work.stream is not None:
+        work.stream.finish(work.future.result)
+
+
+def _error(
+    work: Work, outcome: Literal["value", "error", "timeout", "lost"] | BaseException, reason: str, arrived: Arrived | None
+) -> BaseException:
+    name = work.code.name
+    match outcome:
+        case BaseException():
+            return outcome
+        case "timeout":
+            return TaskTimeoutError(
+                f"{name}() ran past its timeout of {work.timeout:g} s{_where(work)} and was stopped there. "
+                "Give it more with timeout=, or .with_timeout()."
+            )
+        case "lost":
+            times = len(work.nodes)
+            tried = "" if times == 1 else f", the last of {times} attempts"
+            return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+        case _:
+            failure = arrived.decode() if arrived is not None else None
+            if isinstance(failure, Failure):
+                return failure.rebuild()
+            return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
+
+
+def _where(work: Work) -> str:
+    return f" on node {work.nodes[-1]}" if work.nodes else " before it started"

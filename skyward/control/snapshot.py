@@ -1,0 +1,36 @@
+"""What a pool looks like at one moment."""
+
+from dataclasses import dataclass
+
+from skyward.control.lifecycle import NodeState, PoolState
+
+__all__ = ["NodeView", "PoolSnapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node. `phase` is what it is doing while it waits; `slots` and `busy` count tasks."""
+
+    rank: int
+    state: NodeState
+    phase: str
+    address: str
+    slots: int
+    busy: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """One pool: its nodes by rank, and its tasks by number. `min`, `max` and `desired` count nodes."""
+
+    name: str
+    state: PoolState
+    provider: str
+    nodes: tuple[NodeView, ...]
+    queued: int
+    running: int
+    done: int
+    failed: int
+    min: int
+    max: int
+    desired: int

@@ -1,0 +1,173 @@
+"""What the task manager is told, and what it says must be done."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "Broadcast",
+    "BroadcastEnded",
+    "Cancel",
+    "Delivered",
+    "Effect",
+    "Ended",
+    "Member",
+    "Message",
+    "NodeDraining",
+    "NodeJoined",
+    "NodeLost",
+    "NodeRemoved",
+    "Recall",
+    "Send",
+    "Settle",
+    "Started",
+    "Stop",
+    "Submitted",
+    "Tick",
+]
+
+# Messages.
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """New tasks, in order. `target`: the rank they must run on. `replayable`: may run again from the start."""
+
+    tasks: tuple[int, ...]
+    target: int | None = None
+    replayable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """One task on every node there is, and on those that join while any of them runs."""
+
+    broadcast: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node can take `slots` tasks at once."""
+
+    rank: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraining:
+    """A node is to take no more tasks and to keep those that run there."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node died; another may take its rank."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """No node will have this rank again for now: it was scaled away, or cannot be started."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A task left its node's queue."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Part of a task's stream reached its caller, or part of its input was consumed."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A node is done with a task. `seconds` is how long it ran."""
+
+    task: int
+    rank: int
+    outcome: Literal["value", "error", "timeout", "cancelled", "returned", "lost"]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The caller wants these tasks no more."""
+
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+type Message = (
+    Submitted | Broadcast | NodeJoined | NodeDraining | NodeLost | NodeRemoved | Started | Delivered | Ended | Cancel | Tick
+)
+
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a task to a node. `share`: its position and size in a broadcast."""
+
+    task: int
+    rank: int
+    attempt: int
+    share: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A broadcast has one task more: `task`, on node `rank`."""
+
+    broadcast: int
+    task: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take a task back from a node, if it has not started there."""
+
+    task: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a task that a node has."""
+
+    task: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A task is over. `reason` says why it was lost."""
+
+    task: int
+    outcome: Literal["value", "error", "timeout", "cancelled", "lost"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastEnded:
+    """Every member of a broadcast is over; it takes no more."""
+
+    broadcast: int
+
+
+type Effect = Send | Member | Recall | Stop | Settle | BroadcastEnded

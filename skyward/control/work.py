@@ -1,0 +1,150 @@
+"""One task at the client: what is sent, and where what comes back goes."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from skyward.errors import RemoteError, TaskCancelledError
+from skyward.wire.messages import Blob, Payload
+from skyward.wire.payload import Outgoing, decode
+
+__all__ = ["Arrived", "PreparedCode", "Sink", "TaskFuture", "Work"]
+
+
+class Sink(Protocol):
+    """Takes what a task prints and displays. Called on the library's loop, in order; must not block."""
+
+    def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
+        """A node wrote to a standard stream."""
+
+    def display(
+        self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
+    ) -> None:
+        """A node displayed something rich."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCode:
+    """A function, ready to send; `digest` is its content address."""
+
+    digest: bytes
+    outgoing: Outgoing
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A value that is here but not decoded: that is left to the thread that wants it."""
+
+    payload: Payload
+    blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+
+    def decode(self) -> Any:
+        """The value."""
+
+        def fetch(blob: Blob) -> memoryview:
+            return self.blobs[blob.key]
+
+        return decode(self.payload, fetch)
+
+
+class TaskFuture[T](Future[T]):
+    """The result of a task to come. Cancelling it stops the work on the node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._decoding = threading.Lock()
+        self._decoded = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._stop: Callable[[], None] | None = None
+        self._cancelled_why = ""
+
+    def stop_with(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called when the caller cancels."""
+        self._stop = stop
+
+    def end_cancelled(self, why: str) -> None:
+        """The work has stopped: end as cancelled."""
+        self._cancelled_why = why
+        if super().cancel():
+            self.set_running_or_notify_cancel()
+
+    def result(self, timeout: float | None = None) -> T:
+        """The result; raises what the task raised, or `TaskCancelledError`."""
+        try:
+            arrived = super().result(timeout)
+        except CancelledError as error:
+            if isinstance(error, TaskCancelledError):
+                raise
+            raise TaskCancelledError(self._cancelled_why) from None
+        self._decode(arrived)
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self = None  # type: ignore[assignment]  # breaks the cycle with the traceback, as Future does
+        value: T = self._value
+        return value
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the task raised; None if it returned."""
+        error = super().exception(timeout)
+        if error is not None:
+            return error
+        self._decode(super().result(0))
+        return self._error
+
+    def _decode(self, arrived: object) -> None:
+        """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
+        with self._decoding:
+            if self._decoded:
+                return
+            try:
+                self._value = arrived.decode() if isinstance(arrived, Arrived) else arrived
+            except Exception as error:
+                self._error = RemoteError(
+                    f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "
+                    "Install what it needs here too, or return plain data.",
+                    type(error).__name__,
+                )
+                self._error.__cause__ = error
+            self._decoded = True
+
+    def cancel(self) -> bool:
+        """Stop the task, on its node too. True unless it is over; the future ends when the node has stopped."""
+        if self.done():
+            return self.cancelled()
+        if self._stop is None:
+            return super().cancel()
+        self._stop()
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """A task of a pool.
+
+    Attributes:
+        code, call: function and arguments, ready to send.
+        future: set when the task is over.
+        sink: takes its output.
+        stream: for a generator function, where its elements go.
+        feeders: its input streams.
+        nodes: ranks it was sent to, in order.
+        seconds: how long it ran, once it is over.
+    """
+
+    code: PreparedCode
+    call: Outgoing
+    future: TaskFuture[Any]
+    sink: Sink
+    timeout: float | None = None
+    stream: Any = None
+    feeders: tuple[Any, ...] = ()
+    task: int = 0
+    nodes: list[int] = field(default_factory=list)
+    seconds: float | None = None
+    running: bool = False

@@ -1,0 +1,189 @@
+"""From pending functions to tasks on the loop: pickling on the calling thread, futures for what comes back."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from skyward.control import background
+from skyward.control.pool import BroadcastWork, Pool
+from skyward.control.run import Run
+from skyward.control.streams import Feeder, RemoteIterator, feeder
+from skyward.control.work import Arrived, PreparedCode, Sink, TaskFuture, Work
+from skyward.errors import PoolClosedError, SpecError
+from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.specs import Options
+from skyward.wire.arguments import StreamMarker
+from skyward.wire.digest import content_address
+from skyward.wire.messages import Blob
+from skyward.wire.payload import Outgoing, encode, encode_call
+
+__all__ = ["Dispatcher"]
+
+
+class Dispatcher:
+    """Sends pending functions to one pool."""
+
+    def __init__(self, pool: Pool, options: Options) -> None:
+        self._pool = pool
+        self._options = options
+
+    def start(self, pendings: Sequence[PendingFunction[Any]], sink: Sink, target: int | None) -> list[Run[Any]]:
+        """Send tasks, in order. A function that occurs several times is pickled once.
+
+        Raises:
+            PayloadError: one cannot travel; none was sent.
+        """
+        codes: dict[int, PreparedCode] = {}
+        works = [self._work(pending, sink, codes) for pending in pendings]
+        runs = [self._run(work) for work in works]
+        background.call_soon(self._pool.submit, works, target)
+        return runs
+
+    def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode]) -> Work:
+        function = pending.fn
+        code = codes.get(id(function))
+        if code is None:
+            code = codes[id(function)] = prepare_code(function)
+        args, kwargs, feeders = _split_streams(function, pending.args, dict(pending.kwargs))
+        call = encode_call(args, kwargs, code.name)
+        streams = is_generator(function)
+        timeout = pending.timeout
+        if timeout is None and not streams:
+            timeout = self._options.default_compute_timeout
+        return Work(code, call, TaskFuture(), sink, timeout, RemoteIterator() if streams else None, feeders)
+
+    def _run(self, work: Work) -> Run[Any]:
+        pool = self._pool
+
+        def stop() -> None:
+            background.call_soon(pool.cancel, [work])
+
+        work.future.stop_with(stop)
+        if work.stream is not None:
+
+            def fetch(blob: Blob) -> memoryview:
+                return pool.fetch(work, blob).result()
+
+            work.stream.connect(lambda units: background.call_soon(pool.credit, work, units), fetch, stop)
+        return Run(work.future, lambda: [work], work.stream)
+
+    def broadcast(self, pending: PendingFunction[Any], sink: Sink) -> Run[list[Any]]:
+        """Send a task to every node.
+
+        Raises:
+            PayloadError: it cannot travel; nothing was sent.
+        """
+        if stream_parameters(pending.fn):
+            raise SpecError("An iterator cannot be broadcast: every node would take its own elements. Pass a list.")
+        template = self._work(pending, sink, {})
+        pool = self._pool
+        future: TaskFuture[list[Any]] = TaskFuture()
+        members: dict[int, Work] = {}
+
+        def make() -> Work:
+            work = Work(template.code, template.call, TaskFuture(), sink, template.timeout)
+            work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
+            return work
+
+        def done(ended: dict[int, Work]) -> None:
+            _collect(future, ended)
+
+        broadcast = BroadcastWork(make, done, members)
+        future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
+        background.call_soon(pool.broadcast, broadcast)
+        return Run(future, lambda: [members[rank] for rank in sorted(members)], None)
+
+    def gathered(self, runs: Sequence[Run[Any]]) -> Future[tuple[Any, ...]]:
+        """A future of the results of `runs`; ends at the first error, which stops the others."""
+        future: TaskFuture[tuple[Any, ...]] = TaskFuture()
+        left = len(runs)
+
+        def stop() -> None:
+            for run in runs:
+                run.cancel()
+
+        def one_done(ended: Future[Any]) -> None:
+            nonlocal left
+            left -= 1
+            if future.done():
+                return
+            if ended.cancelled():
+                future.end_cancelled("The group was cancelled.")
+            elif (error := Future.exception(ended)) is not None:
+                future.set_exception(error)
+                stop()
+            elif not left:
+                future.set_result(_Results(tuple(run.future for run in runs)))  # type: ignore[arg-type]  # decoded later
+
+        future.stop_with(stop)
+        if not runs:
+            future.set_result(())
+        for run in runs:
+            run.future.add_done_callback(one_done)
+        return future
+
+
+class _Results(Arrived):
+    """Results that are decoded when the future of their group is asked for them."""
+
+    __slots__ = ("_futures",)
+
+    def __init__(self, futures: Sequence[Future[Any]]) -> None:
+        object.__setattr__(self, "_futures", tuple(futures))
+
+    def decode(self) -> tuple[Any, ...]:
+        """The results, in order."""
+        return tuple(future.result() for future in self._futures)
+
+
+def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
+    """End the future of a broadcast."""
+    works = [members[rank] for rank in sorted(members)]
+    if not works:
+        future.set_exception(PoolClosedError("The broadcast found no node to run on; open the pool first."))
+        return
+    failed = [work for work in works if not work.future.cancelled() and Future.exception(work.future) is not None]
+    if failed:
+        error = Future.exception(failed[0].future)
+        assert error is not None
+        if len(works) > 1:
+            ranks = ", ".join(str(work.nodes[-1]) for work in failed if work.nodes)
+            error.add_note(f"It failed on node {ranks}, of {len(works)} nodes.")
+        future.set_exception(error)
+    elif any(work.future.cancelled() for work in works):
+        future.end_cancelled("The broadcast was cancelled.")
+    else:
+        future.set_result(_Results([work.future for work in works]))  # type: ignore[arg-type]  # decoded later
+
+
+def prepare_code(function: Callable[..., Any]) -> PreparedCode:
+    """A function, ready to send.
+
+    Raises:
+        NotPicklableError: it refers to something that cannot be pickled.
+    """
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    outgoing = encode(function, f"function {name}")
+    return PreparedCode(_address(outgoing), outgoing, name.rpartition(".")[2])
+
+
+def _address(outgoing: Outgoing) -> bytes:
+    payload = outgoing.payload
+    parts = [part.key if isinstance(part, Blob) else part for part in (payload.data, *payload.buffers)]
+    return content_address(memoryview(b"".join(parts)))
+
+
+def _split_streams(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Feeder, ...]]:
+    """The arguments with markers in the place of iterators, and what feeds those."""
+    streams = stream_arguments(function, args, kwargs)
+    placed, named, feeders = list(args), dict(kwargs), []
+    for place, source in streams.items():
+        marker = StreamMarker(len(feeders))
+        feeders.append(feeder(source))
+        if isinstance(place, int):
+            placed[place] = marker
+        else:
+            named[place] = marker
+    return tuple(placed), named, tuple(feeders)

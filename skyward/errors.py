@@ -1,0 +1,164 @@
+"""Every error Skyward raises, in one tree.
+
+SkywardError
+├── UsageError                    the call itself is wrong; nothing was sent
+│   ├── SpecError                 a value of a spec, option or argument is not allowed (also a ValueError)
+│   ├── OperatorError             an operator was applied to the wrong thing (also a TypeError)
+│   ├── NoPoolError               no pool is in scope (also a RuntimeError)
+│   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
+│   └── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
+├── PayloadError                  a value cannot travel; nothing was sent
+│   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
+│   ├── MissingModuleError        a module the payload needs is missing on the node (also an ImportError)
+│   └── TooLargeError             the payload is over the limit (also a ValueError)
+├── ProvisioningError             the pool could not get the machines it needs (also a RuntimeError)
+│   ├── NoOffersError             nothing on offer fits the spec
+│   ├── ProviderMissingError      no such provider, or its extra is not installed
+│   └── NodeStartError            a node did not come up; carries the last lines of its log
+├── TaskError                     a task did not end with a result of its own
+│   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
+│   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
+│   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
+│   └── RemoteError               it raised something whose type cannot be rebuilt here
+└── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
+
+An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause.
+"""
+
+from concurrent.futures import CancelledError
+
+__all__ = [
+    "IllegalMoveError",
+    "MissingModuleError",
+    "NoOffersError",
+    "NoPoolError",
+    "NodeLostError",
+    "NodeStartError",
+    "NotOnNodeError",
+    "NotPicklableError",
+    "OperatorError",
+    "PayloadError",
+    "PoolClosedError",
+    "ProviderMissingError",
+    "ProvisioningError",
+    "RemoteError",
+    "RemoteTraceback",
+    "SkywardError",
+    "SpecError",
+    "TaskCancelledError",
+    "TaskError",
+    "TaskTimeoutError",
+    "TooLargeError",
+    "UsageError",
+]
+
+
+class SkywardError(Exception):
+    """Base of every error that Skyward itself raises."""
+
+
+class UsageError(SkywardError):
+    """The call itself is wrong. Nothing was sent and nothing was changed."""
+
+
+class SpecError(UsageError, ValueError):
+    """A value of a spec, an option or an argument is not allowed."""
+
+
+class OperatorError(UsageError, TypeError):
+    """``>>``, ``@``, ``&`` or ``>`` was applied to something it does not take."""
+
+
+class NoPoolError(UsageError, RuntimeError):
+    """No pool is in scope, so ``>> sky`` has nowhere to go."""
+
+
+class PoolClosedError(UsageError, RuntimeError):
+    """The pool is closed, or was never opened."""
+
+
+class NotOnNodeError(UsageError, RuntimeError):
+    """The call belongs on the other side: on a node, or on the client."""
+
+
+class PayloadError(SkywardError):
+    """A value cannot travel to a node. Nothing was sent."""
+
+
+class NotPicklableError(PayloadError, TypeError):
+    """A value cannot be pickled. The message names it and the path inside it."""
+
+
+class MissingModuleError(PayloadError, ImportError):
+    """A module that the payload needs is not installed on the node."""
+
+
+class TooLargeError(PayloadError, ValueError):
+    """The payload is over the limit. The message names its largest value."""
+
+
+class ProvisioningError(SkywardError, RuntimeError):
+    """The pool could not get the machines it needs."""
+
+
+class NoOffersError(ProvisioningError):
+    """No provider offers a machine that fits the spec."""
+
+
+class ProviderMissingError(ProvisioningError):
+    """There is no such provider, or the extra it needs is not installed."""
+
+
+class NodeStartError(ProvisioningError):
+    """A node did not come up. The message ends with the last lines of its log."""
+
+
+class TaskError(SkywardError):
+    """A task did not end with a result, nor with an exception of its own."""
+
+
+class TaskTimeoutError(TaskError, TimeoutError):
+    """The task ran past its timeout. Its work on the node was stopped."""
+
+
+class TaskCancelledError(TaskError, CancelledError):
+    """The task was cancelled. Its work on the node was stopped."""
+
+
+class NodeLostError(TaskError):
+    """The node that ran the task died, more often than ``retry_on_interruption`` allows."""
+
+
+class RemoteError(TaskError):
+    """The task raised an exception whose type cannot be rebuilt here.
+
+    Attributes:
+        type_name: qualified name of the type of the exception, as the node knows it.
+    """
+
+    def __init__(self, message: str, type_name: str = "") -> None:
+        super().__init__(message)
+        self.type_name = type_name
+
+
+class IllegalMoveError(SkywardError):
+    """A lifecycle was asked for a move that its table of legal moves does not have.
+
+    Attributes:
+        history: the most recent moves of that lifecycle, oldest first.
+    """
+
+    def __init__(self, message: str, history: tuple[str, ...] = ()) -> None:
+        super().__init__("\n".join((message, *history)))
+        self.history = history
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - it is a traceback to read, not an error to catch
+    """The traceback of an exception on the node where it was raised; the ``__cause__`` of that exception here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return "\n" + self.text

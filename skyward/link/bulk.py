@@ -1,0 +1,124 @@
+"""The client's end of the bulk path: a lane up and a lane down for each node, each a thread and a connection."""
+
+import contextlib
+import queue
+import socket
+import threading
+from concurrent.futures import Future
+
+from skyward.wire.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
+from skyward.wire.messages import Blob
+
+__all__ = ["BulkLane", "BulkPath"]
+
+type _Work = tuple[bytes, Blob, memoryview | None, Future[memoryview]]
+
+
+class BulkLane:
+    """Moves blobs one after the other, on a thread that starts with the first of them."""
+
+    def __init__(self, address: str, token: bytes, name: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._address = (host, int(port))
+        self._token = token
+        self._name = name
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._connection: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def move(self, verb: bytes, blob: Blob, view: memoryview | None = None) -> Future[memoryview]:
+        """Put `view` under the key of `blob`, or get it. The future ends with the blob's bytes, writable after a get.
+
+        It fails with `ConnectionError` when the node cannot be reached, or does not have the blob.
+        """
+        future: Future[memoryview] = Future()
+        with self._lock:
+            if self._closed:
+                future.set_exception(ConnectionError("the connection to the node is closed"))
+                return future
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._work.put((verb, blob, view, future))
+        return future
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            verb, blob, view, future = work
+            try:
+                future.set_result(self._exchange(verb, blob, view))
+            except (OSError, EOFError) as error:
+                self._disconnect()
+                future.set_exception(ConnectionError(f"blob of {blob.size:,} bytes did not get through: {error}"))
+        self._disconnect()
+
+    def _exchange(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
+        connection = self._connect()
+        connection.sendall(Request(self._token, verb, blob.key, blob.size).write())
+        if view is not None:
+            connection.sendall(view)
+            read_exactly(connection, len(OK))
+            return view
+        if read_exactly(connection, len(OK)) != OK:
+            raise EOFError("the node does not hold it any more")
+        (size,) = SIZE.unpack(read_exactly(connection, SIZE.size))
+        room = memoryview(bytearray(size))
+        read_into(connection, room)
+        return room
+
+    def _connect(self) -> socket.socket:
+        if self._connection is None:
+            connection = socket.create_connection(self._address, timeout=10.0)
+            connection.settimeout(None)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._connection = connection
+        return self._connection
+
+    def _disconnect(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """End the thread. What is under way is broken off."""
+        with self._lock:
+            self._closed = True
+            if self._connection is not None:
+                with contextlib.suppress(OSError):  # it was broken already
+                    self._connection.shutdown(socket.SHUT_RDWR)
+            self._work.put(None)
+
+    def join(self) -> None:
+        """Wait for the thread to end, after `close`."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+class BulkPath:
+    """Both lanes of one node, so that a small result never waits behind a large argument."""
+
+    def __init__(self, address: str, token: bytes, name: str) -> None:
+        self._up = BulkLane(address, token, f"skyward-bulk-{name}-up")
+        self._down = BulkLane(address, token, f"skyward-bulk-{name}-down")
+
+    def put(self, key: bytes, view: memoryview) -> Future[memoryview]:
+        """Send a blob; done when the node has it."""
+        return self._up.move(PUT, Blob(key, view.nbytes), view)
+
+    def get(self, blob: Blob) -> Future[memoryview]:
+        """Fetch a blob, as writable bytes."""
+        return self._down.move(GET, blob)
+
+    def close(self) -> None:
+        """End both lanes."""
+        self._up.close()
+        self._down.close()
+
+    def join(self) -> None:
+        """Wait for both threads to end, after `close`."""
+        self._up.join()
+        self._down.join()

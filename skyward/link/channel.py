@@ -1,0 +1,173 @@
+"""Messages to and from one node: numbered, acknowledged, sent again after a break, watched by a heartbeat of our own.
+
+The engine's own heartbeats see neither a wedged worker nor a silent single member, so liveness is the answer to
+`Collect`, which a node gives at least once a second.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from casty import ActorFailed, Client, NotStarted, Refused, Runtime, Unavailable
+
+from skyward.errors import NodeStartError
+from skyward.wire.mailbox import reference
+from skyward.wire.messages import BATCH_BYTES, Blob, Code, Collect, Command, Commands, Event, Feed, Payload, Submit
+
+__all__ = ["Channel", "engine_runtime"]
+
+ANSWER_WITHIN = 4.0
+"""Seconds a node may take to answer a `Collect`, which it holds for one at most."""
+
+_RETRY = 0.1
+_STALE = 1.0
+_BROKEN = (Unavailable, NotStarted, ActorFailed, TimeoutError, ConnectionError)
+
+_runtime: Runtime | None = None
+
+
+def engine_runtime() -> Runtime:
+    """The engine's transport threads, shared by every channel of this process."""
+    global _runtime
+    if _runtime is None:
+        _runtime = Runtime(threads=1)
+    return _runtime
+
+
+class Channel:
+    """The messages of one node. Lives on the library's loop.
+
+    Args:
+        address: where to reach the node's mailbox.
+        token: what proves that we belong to the pool.
+        grace: seconds of silence after which the node counts as lost.
+        on_event: takes each event once, in order.
+        on_lost: told once why, when the node is lost.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: bytes,
+        grace: float,
+        on_event: Callable[[Event], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._address = address
+        self._token = token
+        self._grace = grace
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._client = Client(seeds=(address,), runtime=engine_runtime())
+        self._unconfirmed: deque[Command] = deque()
+        self._first = 1
+        self._next = 1
+        self._seen = 0
+        self._confirmed_at = 0.0
+        self._collecting: asyncio.Task[None] | None = None
+        self._outgoing: list[Command] = []
+
+    async def connect(self) -> None:
+        """Reach the node.
+
+        Raises:
+            NodeStartError: it is not there, or refuses us.
+        """
+        try:
+            async with asyncio.timeout(self._grace):
+                await self._client.__aenter__()
+        except (*_BROKEN, Refused) as error:
+            raise NodeStartError(f"the worker at {self._address} cannot be reached: {error}") from error
+        self._ref = reference(self._client, self._address)
+        self._collecting = asyncio.get_running_loop().create_task(self._collect())
+
+    def send(self, command: Command) -> None:
+        """Send a command. Those sent before the loop comes round go as one message."""
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outgoing.append(command)
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if not self._unconfirmed:
+            self._confirmed_at = asyncio.get_running_loop().time()
+        self._unconfirmed.extend(outgoing)
+        self._tell(self._next, outgoing)
+        self._next += len(outgoing)
+
+    def _tell(self, first: int, commands: list[Command]) -> None:
+        batch: list[Command] = []
+        size = 0
+        for command in commands:
+            grown = size + _size(command)
+            if batch and grown > BATCH_BYTES:
+                self._ref.tell(Commands(self._token, first, tuple(batch)))
+                first += len(batch)
+                batch, grown = [], _size(command)
+            batch.append(command)
+            size = grown
+        if batch:
+            self._ref.tell(Commands(self._token, first, tuple(batch)))
+
+    async def _collect(self) -> None:
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    batch = await self._ref.ask(Collect(self._token, self._seen))
+            except _BROKEN as error:
+                silent = loop.time() - heard
+                if silent >= self._grace:
+                    self._on_lost(f"it has not answered for {silent:.0f} s ({type(error).__name__})")
+                    return
+                await asyncio.sleep(_RETRY)
+                self._ref = reference(self._client, self._address)
+                self._send_again()
+                continue
+            heard = loop.time()
+            self._confirm(batch.received, heard)
+            for number, event in enumerate(batch.events, batch.first):
+                if number > self._seen:
+                    self._seen = number
+                    self._on_event(event)
+
+    def _confirm(self, received: int, now: float) -> None:
+        if received >= self._first:
+            self._confirmed_at = now
+        while self._unconfirmed and self._first <= received:
+            self._unconfirmed.popleft()
+            self._first += 1
+        if self._unconfirmed and now - self._confirmed_at > _STALE:
+            self._confirmed_at = now
+            self._send_again()
+
+    def _send_again(self) -> None:
+        if self._unconfirmed:
+            self._tell(self._first, list(self._unconfirmed))
+
+    async def close(self) -> None:
+        """Send what is left and let go of the node. Twice does no harm."""
+        if self._outgoing:
+            self._flush()
+            await asyncio.sleep(0)
+        if self._collecting is not None:
+            self._collecting.cancel()
+            await asyncio.gather(self._collecting, return_exceptions=True)
+            self._collecting = None
+            await self._client.__aexit__(None, None, None)
+
+
+def _size(command: Command) -> int:
+    match command:
+        case Submit():
+            return 160 + _payload_size(command.call)
+        case Code(_, payload):
+            return 64 + _payload_size(payload)
+        case Feed(_, _, items):
+            return 64 + sum(32 + _payload_size(item) for item in items)
+    return 64
+
+
+def _payload_size(payload: Payload) -> int:
+    return sum(64 if isinstance(part, Blob) else len(part) for part in (payload.data, *payload.buffers))

@@ -1,0 +1,117 @@
+"""Starting the worker process of a node on its machine, and ending it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from skyward.errors import NodeStartError
+from skyward.provider import Access, LocalAccess
+
+__all__ = ["Hello", "LocalWorker", "WorkerProcess", "start_worker"]
+
+_LOG_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Where a started worker listens, as `host:port` to dial from here."""
+
+    address: str
+    bulk: str
+    pid: int
+
+
+class WorkerProcess(Protocol):
+    """A started worker."""
+
+    hello: Hello
+
+    async def exited(self) -> str:
+        """Why it ended, once it has."""
+
+    async def stop(self) -> None:
+        """End it, whatever it does. Twice does no harm."""
+
+
+async def start_worker(access: Access, environment: Mapping[str, str], timeout: float) -> WorkerProcess:
+    """The worker, listening.
+
+    Raises:
+        NodeStartError: it did not come up in `timeout` seconds. The message ends with the last lines of its log.
+    """
+    match access:
+        case LocalAccess():
+            return await LocalWorker.start(access, environment, timeout)
+
+
+class LocalWorker:
+    """A worker that is a child process of ours. It ends when we do: its standard input is a pipe that only we hold."""
+
+    def __init__(self, process: asyncio.subprocess.Process, hello: Hello, log: Path) -> None:
+        self.hello = hello
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(cls, access: LocalAccess, environment: Mapping[str, str], timeout: float) -> "LocalWorker":
+        """See `start_worker`."""
+        directory = Path(access.directory)
+        log = directory / "worker.log"
+        env = {**os.environ, **environment, "SKYWARD_HOST": access.host}
+        env["PYTHONPATH"] = os.pathsep.join([_source_root(), *filter(None, [env.get("PYTHONPATH")])])
+        with log.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                access.python, "-m", "skyward.worker",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                cwd=directory, env=env, start_new_session=True,
+            )  # fmt: skip  # one option a line would hide the command
+        try:
+            return cls(process, await _hear(process, timeout), log)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            if isinstance(error, (TimeoutError, ValueError)):
+                raise NodeStartError(_did_not_come_up(process, timeout, log)) from None
+            raise
+
+    async def exited(self) -> str:
+        """Why it ended, once it has."""
+        status = await self._process.wait()
+        if status < 0:
+            return f"its process was killed by {signal.Signals(-status).name}"
+        return f"its process ended with status {status}"
+
+    async def stop(self) -> None:
+        """End it and every process of its session. Twice does no harm."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+
+async def _hear(process: asyncio.subprocess.Process, timeout: float) -> Hello:
+    if process.stdout is None:
+        raise ValueError("the worker has no standard output")
+    async with asyncio.timeout(timeout):
+        words = json.loads(await process.stdout.readline())
+    return Hello(words["address"], words["bulk"], words["pid"])
+
+
+def _did_not_come_up(process: asyncio.subprocess.Process, timeout: float, log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    if process.returncode == -signal.SIGKILL and not lines:
+        return f"the worker said nothing for {timeout:.0f} s after it was started"
+    return "\n".join((f"the worker ended as it started (status {process.returncode}):", *lines))
+
+
+def _source_root() -> str:
+    """The folder that `skyward` is imported from here, so that the worker runs the same source."""
+    return str(Path(__file__).resolve().parents[2])

@@ -1,0 +1,173 @@
+"""The provider protocol, and the values that cross it.
+
+A provider turns "so many machines like this" into machines. It is configured by a frozen value such as `sky.Local()`,
+which names nothing but settings; what talks to the cloud is made from it when a pool opens. Providers are found through
+the entry-point group `skyward.providers`, so anyone can ship one.
+
+Source: spec/ "Core concepts", Providers.
+"""
+
+import difflib
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from skyward.errors import ProviderMissingError
+from skyward.specs import Spec
+
+__all__ = [
+    "Access",
+    "Cluster",
+    "Instance",
+    "InstanceType",
+    "LocalAccess",
+    "Offer",
+    "Provider",
+    "ProviderConfig",
+    "find_provider",
+    "provider_names",
+]
+
+type InstanceStatus = Literal["provisioning", "running", "exited"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAccess:
+    """A "machine" that is a process here.
+
+    Attributes:
+        host: loopback address that it listens on, its own.
+        directory: its working directory.
+        python: the interpreter that runs it.
+    """
+
+    host: str
+    directory: str
+    python: str = sys.executable
+
+
+type Access = LocalAccess
+"""How a machine is entered."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """A kind of machine, the same whatever it costs today. `memory_gb` in GiB."""
+
+    name: str
+    vcpus: float
+    memory_gb: float
+    accelerator: str | None = None
+    accelerator_count: float = 0
+    architecture: Literal["x86_64", "arm64"] = "x86_64"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Price and place of an instance type today. Prices in USD per `billing_unit`; None where it is not sold so."""
+
+    id: str
+    instance_type: InstanceType
+    spot_price: float | None = None
+    on_demand_price: float | None = None
+    billing_unit: Literal["second", "minute", "hour"] = "hour"
+    region: str = ""
+    specific: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What `prepare` set up for one pool; handed to every call after it.
+
+    Attributes:
+        specific: what the provider itself wants to remember.
+        notes: one sentence each on what of the spec this provider does not act on.
+    """
+
+    id: str
+    pool: str
+    spec: Spec
+    offer: Offer
+    specific: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One machine. `access` is known from "running" on; `address` is what peers of the same pool reach it at."""
+
+    id: str
+    status: InstanceStatus
+    access: Access | None = None
+    address: str = ""
+    public_address: str = ""
+    spot: bool = False
+    hourly_price: float = 0.0
+
+
+class Provider(Protocol):
+    """The six operations of a cloud. Each may be called again after it failed."""
+
+    def offers(self) -> AsyncIterator[Offer]:
+        """Everything on sale, unfiltered."""
+
+    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+        """Set up what the machines of one pool share."""
+
+    async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
+        """Launch machines. Fewer than asked for may come back."""
+
+    async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
+        """How one machine is; None when there is none."""
+
+    async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
+        """Give machines back. One that is gone already is no error."""
+
+    async def teardown(self, cluster: Cluster) -> None:
+        """Remove what `prepare` set up."""
+
+
+@runtime_checkable
+class ProviderConfig(Protocol):
+    """The settings of a provider: a frozen value."""
+
+    @property
+    def name(self) -> str:
+        """Name of the provider, as `--provider` takes it."""
+
+    def create_provider(self) -> Provider:
+        """What talks to the cloud. Loads the SDK."""
+
+
+@cache
+def _entries() -> Mapping[str, Any]:
+    return {entry.name: entry for entry in entry_points(group="skyward.providers")}
+
+
+def provider_names() -> tuple[str, ...]:
+    """The names of the installed providers."""
+    return tuple(sorted(_entries()))
+
+
+def find_provider(name: str) -> type[Any]:
+    """The settings class of the provider called `name`, such as `sky.Local` for "local".
+
+    Raises:
+        ProviderMissingError: there is none of that name, or what it needs is not installed.
+    """
+    entry = _entries().get(name.lower())
+    if entry is None:
+        close = difflib.get_close_matches(name.lower(), _entries(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"installed are: {', '.join(provider_names()) or 'none'}."
+        raise ProviderMissingError(f"There is no provider {name!r}; {hint}")
+    try:
+        found: type[Any] = entry.load()
+    except ImportError as error:
+        raise ProviderMissingError(
+            f"Provider {name!r} needs a package that is not installed ({error.name or error}); "
+            f"install it with `pip install 'skyward-jupyter[{name.lower()}]'`"
+        ) from error
+    return found

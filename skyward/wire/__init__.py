@@ -1,0 +1,1 @@
+"""What crosses between client and node: messages typed once, payloads, content addresses."""

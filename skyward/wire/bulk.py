@@ -1,0 +1,66 @@
+"""The bulk path: raw bytes of blobs over a connection of their own, so that they hold up no message.
+
+One request at a time: `token (32) | verb (1) | key (32) | size (8)`, then for PUT the bytes, answered with `OK`; for
+GET answered with `OK | size (8)` and the bytes, or `MISSING`.
+"""
+
+import hmac
+import socket
+import struct
+
+__all__ = ["GET", "MISSING", "OK", "PUT", "Request", "read_exactly", "read_into"]
+
+PUT, GET = b"P", b"G"
+OK, MISSING = b"+", b"-"
+
+_HEADER = struct.Struct("!32s1s32sQ")
+SIZE = struct.Struct("!Q")
+_CHUNK = 8 * 1024 * 1024
+
+
+class Request:
+    """The head of one request."""
+
+    __slots__ = ("key", "size", "token", "verb")
+
+    def __init__(self, token: bytes, verb: bytes, key: bytes, size: int) -> None:
+        self.token, self.verb, self.key, self.size = token, verb, key, size
+
+    def write(self) -> bytes:
+        """The head as it travels."""
+        return _HEADER.pack(self.token, self.verb, self.key, self.size)
+
+    @classmethod
+    def read(cls, connection: socket.socket, token: bytes) -> "Request | None":
+        """The next request; None when the peer is gone or does not know `token`."""
+        try:
+            head = read_exactly(connection, _HEADER.size)
+        except EOFError:
+            return None
+        request = cls(*_HEADER.unpack(head))
+        return request if hmac.compare_digest(request.token, token) else None
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    """The next `size` bytes.
+
+    Raises:
+        EOFError: the connection ended before.
+    """
+    buffer = bytearray(size)
+    read_into(connection, memoryview(buffer))
+    return bytes(buffer)
+
+
+def read_into(connection: socket.socket, view: memoryview) -> None:
+    """Fill `view` from the connection.
+
+    Raises:
+        EOFError: the connection ended before.
+    """
+    done = 0
+    while done < len(view):
+        count = connection.recv_into(view[done : done + _CHUNK])
+        if count == 0:
+            raise EOFError("the connection ended in the middle of a blob")
+        done += count

@@ -1,0 +1,38 @@
+"""The one actor of a node: what the engine delivers to it goes to the agent of the worker.
+
+It is declared here and not in `skyward.worker`, because the client names the same actor to reach it.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from casty import Client, Context, Ref, actor
+
+from skyward.wire.messages import Collect, Commands
+
+__all__ = ["KEY", "mailbox", "receive_with", "reference"]
+
+KEY = "node"
+
+type Message = Commands | Collect
+
+_receive: Callable[[Message], None] | None = None
+
+
+def receive_with(receive: Callable[[Message], None]) -> None:
+    """From now on, give every message that reaches this process to `receive`, on the engine's loop."""
+    global _receive
+    _receive = receive
+
+
+@actor(pinned=True, initial=0, idle_after=timedelta(days=3650), ask_timeout=timedelta(days=1))
+async def mailbox(ctx: Context[int, Commands | Collect]) -> None:
+    """Hand over every message at once, so that the engine never queues behind a task."""
+    async for message in ctx.inbox:
+        if _receive is not None:
+            _receive(message)
+
+
+def reference(client: Client, address: str) -> Ref[Commands | Collect]:
+    """The mailbox of the node that listens on `address`."""
+    return client.ref(mailbox, KEY, at=address)

@@ -1,0 +1,229 @@
+"""What crosses between a client and the worker of a node, typed once and used by both ends.
+
+The client sends `Commands`, each numbered, and keeps them until the worker says it has them. The worker keeps its
+events, each numbered, until the client says it has them: every `Collect` acknowledges what came before it and waits
+for what comes next. So a broken connection loses nothing and doubles nothing: each end sends again what the other has
+not acknowledged, and drops what it has seen.
+
+Bulk data does not travel here: a buffer over `INLINE_LIMIT` is a `Blob`, moved on its own connection (`wire.bulk`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from casty import Askable
+
+__all__ = [
+    "BATCH_BYTES",
+    "INLINE_LIMIT",
+    "Batch",
+    "Blob",
+    "Cancel",
+    "Code",
+    "Collect",
+    "Command",
+    "Commands",
+    "Credit",
+    "Display",
+    "Drop",
+    "Event",
+    "Feed",
+    "Finished",
+    "Need",
+    "Output",
+    "Payload",
+    "Shutdown",
+    "Started",
+    "Submit",
+    "Topology",
+    "Yielded",
+]
+
+INLINE_LIMIT = 64 * 1024
+"""Bytes up to which a buffer travels inside a message. Above it, it is a blob."""
+
+BATCH_BYTES = 1024 * 1024
+"""Bytes after which a batch of commands or events is closed: a quarter of the engine's limit for one message."""
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A buffer kept outside the message. `key` is its content address, or a fresh random one for a result."""
+
+    key: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A pickled value: its pickle and the buffers that pickle protocol 5 left out of it, in order."""
+
+    data: bytes | Blob
+    buffers: tuple[bytes | Blob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function. Sent to a node once, before the first task that uses it."""
+
+    digest: bytes
+    payload: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Run a function once.
+
+    Attributes:
+        task: number of the task, unique in its pool.
+        attempt: how often it was sent before.
+        code: digest of a `Code` sent earlier.
+        call: pickled `(args, kwargs)`.
+        stream: whether the function is a generator whose elements are sent back one by one.
+        credit: elements of the stream that the worker may send before it is given more.
+        inputs: how many of the arguments are streams fed by the client.
+        timeout: seconds of running after which the task is stopped.
+        share: position and size that `sky.shard` uses in a broadcast.
+    """
+
+    task: int
+    attempt: int
+    code: bytes
+    call: Payload
+    stream: bool = False
+    credit: int = 0
+    inputs: int = 0
+    timeout: float | None = None
+    share: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop a task. With `recall`, only if it has not started; it then ends as "returned"."""
+
+    task: int
+    recall: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The client has room for `count` more elements of the stream that `task` sends."""
+
+    task: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Elements of input stream `index` of `task`. The last of them says so, and may carry what ended the stream."""
+
+    task: int
+    index: int
+    items: tuple[Payload, ...]
+    last: bool = False
+    failure: Payload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Forget these blobs. Tasks that use them keep them to their end."""
+
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What `sky.instance_info()` says from now on, as JSON."""
+
+    info: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """End the worker process. What runs is interrupted."""
+
+
+type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The task left the queue of the node and runs."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Text written to a standard stream. Task 0: by the node itself, or by nobody that can be told."""
+
+    task: int
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """A rich display: pickled `(data, metadata, display_id, update)`."""
+
+    task: int
+    payload: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """Elements of the stream that a task sends, in order."""
+
+    task: int
+    items: tuple[Payload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The task has room for `count` more elements of its input stream `index`. Zero or less: it wants no more."""
+
+    task: int
+    index: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event of a task. `seconds` is how long it ran.
+
+    Outcome "error" carries a pickled `wire.failure.Failure`; "returned" means that it had not
+    started; "lost", that the process it ran in died.
+    """
+
+    task: int
+    outcome: Literal["value", "error", "timeout", "cancelled", "returned", "lost"]
+    payload: Payload
+    seconds: float
+
+
+type Event = Started | Output | Display | Yielded | Need | Finished
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Commands numbered `first`, `first + 1`, ... in order. `token` proves that the sender belongs to the pool."""
+
+    token: bytes
+    first: int
+    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Shutdown, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
+
+    first: int
+    events: tuple[Started | Output | Display | Yielded | Need | Finished, ...]
+    received: int
+
+
+@dataclass(frozen=True)
+class Collect(Askable[Batch]):
+    """Wait for events. Those up to number `acknowledged` have arrived and can be forgotten."""
+
+    token: bytes = b""
+    acknowledged: int = 0

@@ -1,0 +1,193 @@
+"""Values as they travel: cloudpickle, protocol 5, with large buffers beside the pickle and addressed by content.
+
+`encode` turns a value into an `Outgoing`: a `Payload` for the message, and the blobs that must be on the node before
+the message is of use. `decode` is its reverse. `pack` pickles one named value on its own, so that it keeps its content
+address wherever it travels: the variables of a notebook cell are packed.
+"""
+
+import io
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import cloudpickle
+
+from skyward.errors import NotPicklableError
+from skyward.wire.blame import blame
+from skyward.wire.digest import content_address
+from skyward.wire.messages import INLINE_LIMIT, Blob, Payload
+from skyward.wire.modules import travelling_by_value
+
+__all__ = ["Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
+
+type Buffer = bytes | bytearray | memoryview
+type Fetch = Callable[[Blob], Buffer]
+"""Where `decode` gets the bytes of a blob."""
+
+_MAX_INLINE = 4 * INLINE_LIMIT
+"""Bytes of one payload that may travel inside a message. Past it, the largest buffers become blobs."""
+
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types that the plain pickler, which is ten times faster, writes exactly as cloudpickle would."""
+
+EMPTY_CALL = pickle.dumps(((), {}), protocol=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A payload ready to send, and the blobs it refers to by key."""
+
+    payload: Payload
+    blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload and of its blobs."""
+        inline = [part for part in (self.payload.data, *self.payload.buffers) if not isinstance(part, Blob)]
+        return sum(map(len, inline)) + sum(view.nbytes for view in self.blobs.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """One pickled value with a content address of its own.
+
+    Pickled inside another value it stays as it is: its parts travel out of band, so a node that holds them is not
+    sent them again.
+
+    Attributes:
+        data: the pickle of the value.
+        buffers: what pickle protocol 5 left out of it, in order.
+    """
+
+    data: Buffer
+    buffers: tuple[Buffer, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the value as it travels."""
+        return sum(memoryview(part).nbytes for part in (self.data, *self.buffers))
+
+    @property
+    def digest(self) -> bytes:
+        """Content address of the whole value, 32 bytes."""
+        parts = [content_address(memoryview(part).cast("B")) for part in (self.data, *self.buffers)]
+        return parts[0] if len(parts) == 1 else content_address(memoryview(b"".join(parts)))
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """Content addresses of the parts that travel as blobs of their own."""
+        views = [memoryview(part).cast("B") for part in (self.data, *self.buffers)]
+        return tuple(content_address(view) for view in views if view.nbytes > INLINE_LIMIT)
+
+    def unpack(self) -> Any:
+        """The value."""
+        return pickle.loads(self.data, buffers=self.buffers)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if protocol < 5:
+            return Packed, (bytes(self.data), tuple(map(bytes, self.buffers)))
+        return _repack, (pickle.PickleBuffer(self.data), *map(pickle.PickleBuffer, self.buffers))
+
+
+def _repack(data: Buffer, *buffers: Buffer) -> Packed:
+    return Packed(data, buffers)
+
+
+def pack(value: object, name: str | None = None) -> Packed:
+    """`value`, pickled on its own.
+
+    Raises:
+        NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    data = dumps(value, buffers.append, name)
+    return Packed(data, tuple(buffer.raw() for buffer in buffers))
+
+
+def dumps(
+    value: object, collect: Callable[[pickle.PickleBuffer], object] | None = None, name: str | None = None
+) -> bytes:
+    """The pickle of `value`; buffers go to `collect`. Functions, classes and local modules travel by value.
+
+    Raises:
+        NotPicklableError: see `pack`.
+    """
+    sink = io.BytesIO()
+    try:
+        with travelling_by_value():
+            cloudpickle.Pickler(sink, protocol=5, buffer_callback=collect).dump(value)
+    except Exception as error:
+        raise NotPicklableError(blame(value, name or "the value", error)) from error
+    return sink.getvalue()
+
+
+def encode(value: object, name: str | None = None) -> Outgoing:
+    """`value` ready to send.
+
+    Raises:
+        NotPicklableError: see `pack`.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    data = dumps(value, buffers.append, name)
+    return outgoing(data, [buffer.raw() for buffer in buffers])
+
+
+def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Outgoing:
+    """The arguments of a call of function `name`, ready to send.
+
+    Raises:
+        NotPicklableError: an argument cannot be pickled. The message names it.
+    """
+    if not kwargs and all(type(arg) in _PLAIN for arg in args):
+        return outgoing(pickle.dumps((args, {}), protocol=5) if args else EMPTY_CALL, ())
+    return encode((args, dict(kwargs)), f"the arguments of {name}()")
+
+
+def encode_result(value: object) -> tuple[bytes, list[memoryview]]:
+    """Pickle and buffers of a value that a task returned. Plain pickle first: most results are plain data.
+
+    Raises:
+        NotPicklableError: see `pack`.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    except Exception:
+        buffers.clear()
+        data = dumps(value, buffers.append, "the result")
+    return data, [buffer.raw() for buffer in buffers]
+
+
+def outgoing(data: bytes, views: Sequence[memoryview]) -> Outgoing:
+    """Decide which parts travel inside the message and which as blobs."""
+    if not views and len(data) <= INLINE_LIMIT:
+        return Outgoing(Payload(data))
+    blobs: dict[bytes, memoryview] = {}
+
+    def place(view: memoryview, limit: int) -> bytes | Blob:
+        flat = view.cast("B")
+        if flat.nbytes <= limit:
+            return bytes(flat)
+        key = content_address(flat)
+        blobs[key] = flat
+        return Blob(key, flat.nbytes)
+
+    inline = sum(view.nbytes for view in views if view.nbytes <= INLINE_LIMIT)
+    limit = INLINE_LIMIT if inline <= _MAX_INLINE else _MAX_INLINE // max(1, len(views))
+    return Outgoing(Payload(place(memoryview(data), INLINE_LIMIT), tuple(place(view, limit) for view in views)), blobs)
+
+
+def decode(payload: Payload, fetch: Fetch) -> Any:
+    """The value of `payload`. Buffers are writable, so that arrays are; `fetch` must give writable blobs for that."""
+    data = fetch(payload.data) if isinstance(payload.data, Blob) else payload.data
+    return pickle.loads(data, buffers=[_buffer(part, fetch) for part in payload.buffers])
+
+
+def _buffer(part: bytes | Blob, fetch: Fetch) -> Buffer:
+    return fetch(part) if isinstance(part, Blob) else bytearray(part)
+
+
+def blobs_of(payloads: Iterable[Payload]) -> list[Blob]:
+    """The blobs that `payloads` refer to, in order."""
+    return [part for payload in payloads for part in (payload.data, *payload.buffers) if isinstance(part, Blob)]

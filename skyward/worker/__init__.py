@@ -1,0 +1,1 @@
+"""What runs on a node. Imports nothing but the standard library, cloudpickle and the engine."""

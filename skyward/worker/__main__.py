@@ -1,0 +1,93 @@
+"""The worker process of a node: `python -m skyward.worker`, configured by its environment.
+
+It listens on `SKYWARD_HOST`, at `SKYWARD_PORT` or wherever it can, and says where on one line of standard output, as
+JSON. It ends when told to, or when its standard input ends: whoever started it is then gone.
+
+Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR, and
+SKYWARD_TOKEN, which is forgotten as soon as it is read, so that no task inherits it.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from dataclasses import dataclass
+
+from casty import ActorSystem, Cluster, Runtime
+
+from skyward.wire.mailbox import receive_with
+from skyward.worker.agent import Agent
+from skyward.worker.bulk import BulkServer
+from skyward.worker.output import capture_descriptors, replace_streams
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment says."""
+
+    node: int
+    host: str
+    port: int
+    slots: int
+    processes: bool
+    token: bytes
+
+    @classmethod
+    def from_environment(cls) -> "Settings":
+        """Read the environment, and take the secret out of it."""
+        env = os.environ
+        return cls(
+            node=int(env["SKYWARD_NODE_ID"]),
+            host=env.get("SKYWARD_HOST", "127.0.0.1"),
+            port=int(env.get("SKYWARD_PORT", "0")),
+            slots=int(env.get("SKYWARD_WORKERS_PER_NODE", "1")),
+            processes=env.get("SKYWARD_WORKER_EXECUTOR", "thread") == "process",
+            token=bytes.fromhex(env.pop("SKYWARD_TOKEN")),
+        )
+
+
+async def _listen(settings: Settings, agent: Agent, announce: int, ended: asyncio.Event) -> None:
+    """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
+    receive_with(agent.receive)
+    bulk = BulkServer(settings.host, settings.token, agent.store)
+    cluster = Cluster(bind=f"{settings.host}:{settings.port}")
+    async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1)) as system:
+        hello = {"address": system.node.address, "bulk": bulk.address, "pid": os.getpid(), "python": sys.version.split()[0]}
+        with os.fdopen(announce, "w") as out:
+            out.write(json.dumps(hello) + "\n")
+        await ended.wait()
+
+
+def _end_with_parent(agent: Agent) -> None:
+    """Leave when standard input ends."""
+    while os.read(0, 4096):
+        continue
+    agent.stop()
+    threading.Timer(2.0, os._exit, (0,)).start()
+
+
+def main() -> None:
+    """Run the worker to its end."""
+    settings = Settings.from_environment()
+    os.environ["SKYWARD_NODE"] = str(settings.node)
+    announce = os.dup(1)
+    loop = asyncio.new_event_loop()
+    agent = Agent(loop, settings.token, settings.node, settings.slots, processes=settings.processes)
+    replace_streams(agent.emit_output, agent.alone)
+    capture_descriptors(agent.emit_output, agent.alone)
+    ended = asyncio.Event()
+    engine = threading.Thread(
+        target=loop.run_until_complete, args=(_listen(settings, agent, announce, ended),), name="skyward-engine", daemon=True
+    )
+    engine.start()
+    threading.Thread(target=_end_with_parent, args=(agent,), name="skyward-parent", daemon=True).start()
+    agent.start()
+    agent.serve()
+    loop.call_soon_threadsafe(ended.set)
+    engine.join(timeout=2.0)
+    os._exit(0)  # a task's own threads must not keep the node alive
+
+
+if __name__ == "__main__":
+    main()

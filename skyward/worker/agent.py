@@ -1,0 +1,243 @@
+"""The agent of a node: takes commands from the engine, hands tasks to slots, and sends their events home.
+
+It lives on the engine's loop, on a thread of its own, so that the main thread is free for tasks. Nothing here waits.
+"""
+
+import asyncio
+import hmac
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from casty import Ref
+
+from skyward.instance import InstanceInfo, set_instance_info
+from skyward.wire.messages import (
+    Batch,
+    Cancel,
+    Code,
+    Collect,
+    Command,
+    Commands,
+    Credit,
+    Drop,
+    Event,
+    Feed,
+    Finished,
+    Output,
+    Shutdown,
+    Started,
+    Submit,
+    Topology,
+)
+from skyward.worker.blobs import BlobStore
+from skyward.worker.execute import Functions, input_streams
+from skyward.worker.executor import Executor
+from skyward.worker.jobs import Job
+from skyward.worker.outbox import Outbox
+from skyward.worker.slots import ProcessSlot, ThreadSlot
+
+__all__ = ["RESTART", "Agent"]
+
+HOLD = 1.0
+"""Seconds after which a `Collect` is answered even with nothing to say: the heartbeat of the node."""
+
+TICK = 0.02
+"""Seconds between looks at deadlines while there are tasks; events that are not urgent go out at this pace at most."""
+
+QUIET = 0.005
+"""Seconds of silence after which output goes out at once."""
+
+RESTART = 75
+"""Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
+
+
+class Agent:
+    """The one agent of a worker process.
+
+    Args:
+        loop: the engine's loop.
+        token: what proves that a message comes from the pool.
+        node: rank of the node.
+        slots: how many tasks run at once.
+        processes: whether each slot is a process of its own.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, token: bytes, node: int, slots: int, *, processes: bool) -> None:
+        self.store = BlobStore()
+        self._loop = loop
+        self._token = token
+        self._node = node
+        self._slots = slots
+        self._processes = processes
+        self._codes: dict[bytes, Code] = {}
+        self._functions = Functions(lambda blob: self.store.map(blob.key))
+        self._outbox = Outbox(self._wake)
+        self._executor = Executor(self._finished, self._replace_slot, self._end_process)
+        self._children: list[ProcessSlot] = []
+        self._received = 0
+        self._waiting: Ref[Batch] | None = None
+        self._held: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._flushed = 0.0
+        self._ticking = False
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Start the slots that are threads of their own. Slot 0 of the thread executor waits for `serve`."""
+        for _ in range(self._slots if self._processes else self._slots - 1):
+            self._start_slot()
+
+    def serve(self) -> None:
+        """Give the main thread to tasks, or let it wait, until the worker is told to end."""
+        if self._processes:
+            self._stopped.wait()
+        else:
+            self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
+        for child in self._children:
+            child.close()
+
+    def _start_slot(self) -> None:
+        def serve() -> None:
+            if self._processes:
+                slot = ProcessSlot(self._node, self.emit, self.store)
+                self._children.append(slot)
+                self._executor.serve(slot)
+            else:
+                self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
+
+        threading.Thread(target=serve, name="skyward-slot", daemon=True).start()
+
+    # What the executor asks for.
+
+    def _finished(self, event: Finished) -> None:
+        self._outbox.put(event, urgent=True, wait=False)
+
+    def _replace_slot(self) -> None:
+        self._start_slot()
+
+    def _end_process(self) -> None:
+        """Exit once the client has what there is to say, or soon if it does not listen."""
+        deadline = time.monotonic() + 0.5
+
+        def leave() -> None:
+            if not self._outbox.pending or time.monotonic() >= deadline:
+                os._exit(RESTART)
+            self._loop.call_later(TICK, leave)
+
+        self._loop.call_soon_threadsafe(leave)
+
+    # The port of tasks.
+
+    def emit(self, event: Event) -> None:
+        """Queue an event of a running task; waits while the client is too far behind."""
+        quiet = not isinstance(event, Started) and time.monotonic() - self._flushed > QUIET
+        self._outbox.put(event, urgent=quiet, wait=not isinstance(event, Started))
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        """Keep buffers of a result until the client drops them; their keys."""
+        return self.store.keep(views)
+
+    def emit_output(self, output: Output) -> None:
+        """Queue output."""
+        self.emit(output)
+
+    def alone(self) -> int:
+        """The one task that runs now; 0 if there are several or none."""
+        running = self._executor.running
+        return running[0] if len(running) == 1 else 0
+
+    # The engine's side.
+
+    def receive(self, message: Commands | Collect) -> None:
+        """Take a message of the client. One without the pool's token is dropped unread."""
+        if not hmac.compare_digest(message.token, self._token):
+            return
+        match message:
+            case Commands(_, first, items):
+                self._take(first, items)
+            case Collect():
+                self._collect(message)
+
+    def _take(self, first: int, items: tuple[Command, ...]) -> None:
+        if first > self._received + 1:
+            return  # some were lost before these; the client sees that in the next batch and sends them all again
+        for number, command in enumerate(items, first):
+            if number > self._received:
+                self._received = number
+                self._obey(command)
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Submit():
+                self._submit(command)
+            case Code():
+                self._codes[command.digest] = command
+            case Cancel(task, recall):
+                self._executor.cancel(task, recall=recall)
+            case Credit() | Feed():
+                self._executor.relay(command)
+            case Drop(keys):
+                self.store.drop(keys)
+            case Topology(info):
+                os.environ["COMPUTE_POOL"] = info
+                set_instance_info(InstanceInfo.from_json(info))
+            case Shutdown():
+                self._shutdown()
+
+    def _submit(self, submit: Submit) -> None:
+        job = Job(submit, self._codes[submit.code])
+        job.inputs = input_streams(job, self, lambda blob: self.store.map(blob.key))
+        self._executor.submit(job)
+        if not self._ticking:
+            self._ticking = True
+            self._loop.call_later(TICK, self._tick)
+
+    def _tick(self) -> None:
+        self._executor.tick()
+        self._flush()
+        self._ticking = not self._executor.idle
+        if self._ticking:
+            self._loop.call_later(TICK, self._tick)
+
+    def _collect(self, collect: Collect) -> None:
+        self._outbox.acknowledge(collect.acknowledged)
+        self._outbox.rewind()  # nothing unless an answer was lost
+        if self._held is not None:
+            self._held.cancel()
+        self._waiting = collect.reply_to
+        self._held = self._loop.call_later(HOLD, self._answer)
+        self._flush()
+
+    def _wake(self, urgent: bool) -> None:
+        if urgent and not self._flushing:
+            self._flushing = True
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._waiting is not None and self._outbox.pending:
+            self._answer()
+
+    def _answer(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+        if waiting is not None:
+            first, events = self._outbox.take()
+            self._flushed = time.monotonic()
+            waiting.tell(Batch(first, events, self._received))
+
+    def _shutdown(self) -> None:
+        self._outbox.close()
+        self._executor.shutdown(self._slots)
+        self._stopped.set()
+
+    def stop(self) -> None:
+        """End the worker as `Shutdown` does; from any thread."""
+        self._loop.call_soon_threadsafe(self._shutdown)
+
+
+type StartAgent = Callable[[asyncio.AbstractEventLoop], Agent]

@@ -1,0 +1,110 @@
+"""The blobs that a node holds, in memory that every process of the node can map.
+
+Each task maps a blob for itself, copy on write: an array argument can be written to, costs nothing until it is, and
+leaves the blob as it came.
+"""
+
+import mmap
+import os
+import secrets
+import tempfile
+import threading
+from dataclasses import dataclass
+
+__all__ = ["BlobStore", "StoredBlob", "map_private"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """One blob: an open descriptor of the memory that holds it."""
+
+    fd: int
+    size: int
+
+    @property
+    def path(self) -> str:
+        """Where another process of the same node can open it."""
+        return f"/proc/{os.getpid()}/fd/{self.fd}"
+
+
+def map_private(fd: int, size: int) -> memoryview:
+    """The blob as writable memory of the caller's own, shared until it is written to."""
+    return memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+
+
+class BlobStore:
+    """Blobs by key. Used from every thread of the worker."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blobs: dict[bytes, StoredBlob] = {}
+
+    def receive(self, size: int) -> tuple[StoredBlob, memoryview]:
+        """Room for a blob, and the memory to write it to. `publish` or `discard` it then."""
+        fd = _anonymous(size)
+        return StoredBlob(fd, size), memoryview(mmap.mmap(fd, size))
+
+    def publish(self, key: bytes, blob: StoredBlob) -> None:
+        """Make the blob readable under `key`."""
+        with self._lock:
+            old = self._blobs.pop(key, None)
+            self._blobs[key] = blob
+        if old is not None:
+            os.close(old.fd)
+
+    def discard(self, blob: StoredBlob) -> None:
+        """Give up a blob that was never published."""
+        os.close(blob.fd)
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        """Store copies of these buffers under fresh keys; the keys."""
+        keys = []
+        for view in views:
+            blob, room = self.receive(view.nbytes)
+            room[:] = view.cast("B")
+            room.release()
+            keys.append(secrets.token_bytes(32))
+            self.publish(keys[-1], blob)
+        return keys
+
+    def adopt(self, path: str, size: int) -> bytes:
+        """Take over a blob that another process of the node made; its key."""
+        key = secrets.token_bytes(32)
+        self.publish(key, StoredBlob(os.open(path, os.O_RDWR), size))
+        return key
+
+    def get(self, key: bytes) -> StoredBlob:
+        """The blob of `key`.
+
+        Raises:
+            KeyError: it was dropped, or never came.
+        """
+        with self._lock:
+            return self._blobs[key]
+
+    def map(self, key: bytes) -> memoryview:
+        """The blob of `key` as `map_private` gives it.
+
+        Raises:
+            KeyError: see `get`.
+        """
+        with self._lock:
+            blob = self._blobs[key]
+            return map_private(blob.fd, blob.size)
+
+    def drop(self, keys: tuple[bytes, ...]) -> None:
+        """Forget these blobs. Memory goes when the last task that mapped it ends."""
+        with self._lock:
+            gone = [blob for key in keys if (blob := self._blobs.pop(key, None)) is not None]
+        for blob in gone:
+            os.close(blob.fd)
+
+
+def _anonymous(size: int) -> int:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("skyward-blob", os.MFD_CLOEXEC)
+    else:  # not Linux
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    os.ftruncate(fd, size)
+    return fd

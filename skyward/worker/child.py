@@ -1,0 +1,115 @@
+"""A process that runs the jobs of one slot, so that they have an interpreter of their own.
+
+Started by `ProcessSlot` with the descriptor of a socket: jobs come in on it, one at a time, with what concerns the job
+that runs; events go out.
+"""
+
+import os
+import queue
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+from skyward.wire.messages import Blob, Code, Credit, Event, Feed, Output, Submit
+from skyward.worker.blobs import BlobStore, map_private
+from skyward.worker.execute import Functions, execute, input_streams
+from skyward.worker.guard import ThreadGuard
+from skyward.worker.jobs import Job
+from skyward.worker.output import replace_streams
+
+
+class Child:
+    """The state of the process: its connection, the job that runs, where blobs are."""
+
+    def __init__(self, connection: "Connection[Any, Any]", node: int) -> None:
+        self._connection = connection
+        self._node = node
+        self._send_lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._kept: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
+        self._paths: dict[bytes, tuple[str, int]] = {}
+        self._codes: dict[bytes, Code] = {}
+        self._job: Job | None = None
+        self._guard = ThreadGuard()
+        self._store = BlobStore()
+
+    def emit(self, event: Event) -> None:
+        """Send an event to the parent, which waits while the client is behind."""
+        with self._send_lock:
+            self._connection.send(event)
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        """Hand buffers over to the parent; their keys there."""
+        local = self._store.keep(views)
+        blobs = [self._store.get(key) for key in local]
+        with self._send_lock:
+            self._connection.send(("keep", [(blob.path, blob.size) for blob in blobs]))
+        keys = self._kept.get()
+        self._store.drop(tuple(local))
+        return keys
+
+    def fetch(self, blob: Blob) -> memoryview:
+        """The bytes of a blob that the parent holds."""
+        path, size = self._paths[blob.key]
+        fd = os.open(path, os.O_RDWR)
+        try:
+            return map_private(fd, size)
+        finally:
+            os.close(fd)
+
+    def listen(self) -> None:
+        """Take what the parent sends until it is gone; then end the process, whatever runs."""
+        try:
+            while True:
+                match self._connection.recv():
+                    case (Code() | None as code, Submit() as submit, dict() as paths):
+                        self._take(code, submit, paths)
+                    case ("relay", Credit() as credit, _) if self._job is not None:
+                        self._job.give_credit(credit)
+                    case ("relay", Feed() as feed, paths) if self._job is not None:
+                        self._paths.update(paths)
+                        self._job.feed(feed)
+                    case ("interrupt", reason):
+                        if self._job is not None:
+                            self._job.stop()
+                        self._guard.interrupt(reason)
+                    case ("kept", keys):
+                        self._kept.put(keys)
+        except (EOFError, OSError):
+            os._exit(0)
+
+    def _take(self, code: Code | None, submit: Submit, paths: dict[bytes, tuple[str, int]]) -> None:
+        if code is not None:
+            self._codes[code.digest] = code
+        self._paths = {**paths}
+        job = Job(submit, self._codes[submit.code])
+        job.inputs = input_streams(job, self, self.fetch)
+        self._job = job
+        self._guard.reason = None
+        self._jobs.put(job)
+
+    def serve(self) -> None:
+        """Run jobs on the calling thread, which is the main one."""
+        functions = Functions(self.fetch)
+        while (job := self._jobs.get()) is not None:
+            finished = execute(job, self, functions, self.fetch, self._node, self._guard)
+            self._job = None
+            with self._send_lock:
+                self._connection.send(finished)
+
+
+def main() -> None:
+    """Entry point of `python -m skyward.worker.child FD NODE`."""
+    child = Child(Connection(int(sys.argv[1])), int(sys.argv[2]))
+
+    def emit(output: Output) -> None:
+        child.emit(output)
+
+    replace_streams(emit, lambda: child._job.submit.task if child._job is not None else 0)
+    threading.Thread(target=child.listen, name="skyward-listen", daemon=True).start()
+    child.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The task that the calling code runs in, as code on a node sees it."""
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from skyward.wire.messages import Display, Event, Payload
+from skyward.wire.payload import dumps
+
+__all__ = ["Port", "TaskContext", "current_task", "running"]
+
+
+class Port(Protocol):
+    """Where a running task sends its events and keeps the buffers of its results."""
+
+    def emit(self, event: Event) -> None:
+        """Send `event` to the client; waits while the client is too far behind."""
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        """Keep these buffers on the node until the client drops them; their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """The running task: its number, the rank of its node, and its way to the client."""
+
+    task: int
+    node: int
+    port: Port
+
+    def publish_display(
+        self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str | None, update: bool
+    ) -> None:
+        """Show a rich display in the cell, or the console, that the task was sent from."""
+        pickled = dumps((dict(data), dict(metadata), display_id, update))
+        self.port.emit(Display(self.task, Payload(pickled)))
+
+
+running: ContextVar[TaskContext | None] = ContextVar("skyward_task", default=None)
+
+
+def current_task() -> TaskContext | None:
+    """The task that the caller runs in; None outside one."""
+    return running.get()

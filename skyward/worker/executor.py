@@ -1,0 +1,195 @@
+"""The task slots of a node: one queue, served by threads; deadlines, interrupts, and what to do when they do not help.
+
+Slot 0 of the thread executor is the main thread, where an interrupt ends even a blocking call. A task that does not
+stop within `PATIENCE` is given up: alone in its process, the process ends and is replaced; beside other tasks, only its
+thread is abandoned, with the interrupt still waiting for it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Literal, Protocol
+
+from skyward.wire.messages import Credit, Feed, Finished, Payload
+from skyward.worker.execute import Reason
+from skyward.worker.jobs import Job
+
+__all__ = ["PATIENCE", "Executor", "Slot"]
+
+PATIENCE = 0.8
+"""Seconds that a task has to stop when it is told to."""
+
+_AGAIN = 0.3
+"""Seconds after which a task that goes on is interrupted again: it may have caught the first one."""
+
+
+class Slot(Protocol):
+    """What runs one job at a time."""
+
+    def run(self, job: Job) -> Finished:
+        """Run `job` to its end."""
+
+    def interrupt(self, reason: Reason) -> None:
+        """Interrupt the job that runs."""
+
+    def relay(self, command: Credit | Feed) -> None:
+        """Hand a command to the job that runs."""
+
+    def give_up(self) -> bool:
+        """End the job by force, if that hurts no other; whether that was possible."""
+
+
+@dataclass(slots=True)
+class _Run:
+    job: Job
+    slot: Slot
+    deadline: float | None
+    stopping: Reason | None = None
+    since: float = 0.0
+    again: float = 0.0
+
+
+@dataclass
+class Executor:
+    """Runs jobs on its slots.
+
+    Attributes:
+        finished: called with the last event of each task, once per task.
+        replace_slot: called when a thread was abandoned, so that the node keeps its number of slots.
+        end_process: called when a task can only be stopped by ending this process.
+    """
+
+    finished: Callable[[Finished], None]
+    replace_slot: Callable[[], None]
+    end_process: Callable[[], None]
+    _queue: SimpleQueue[Job | None] = field(default_factory=SimpleQueue)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _jobs: dict[int, Job] = field(default_factory=dict)
+    _runs: dict[int, _Run] = field(default_factory=dict)
+    _given_up: set[int] = field(default_factory=set)
+
+    def submit(self, job: Job) -> None:
+        """Queue a job."""
+        with self._lock:
+            self._jobs[job.submit.task] = job
+        self._queue.put(job)
+
+    def serve(self, slot: Slot) -> None:
+        """Run jobs on `slot`, on the calling thread, until `shutdown`."""
+        while (job := self._queue.get()) is not None:
+            if not self._claim(job, slot):
+                continue
+            finished = slot.run(job)
+            if not self._release(job):
+                return
+            self.finished(finished)
+
+    def _claim(self, job: Job, slot: Slot) -> bool:
+        timeout = job.submit.timeout
+        with self._lock:
+            if job.withdrawn:
+                return False
+            deadline = None if timeout is None else time.monotonic() + timeout
+            self._runs[job.submit.task] = _Run(job, slot, deadline)
+            return True
+
+    def _release(self, job: Job) -> bool:
+        """Forget a job that ended; False when its slot was abandoned meanwhile."""
+        task = job.submit.task
+        with self._lock:
+            if id(job) in self._given_up:
+                self._given_up.discard(id(job))
+                return False
+            self._runs.pop(task, None)
+            if self._jobs.get(task) is job:
+                del self._jobs[task]
+            return True
+
+    def relay(self, command: Credit | Feed) -> None:
+        """Hand a command to its job, wherever that is; dropped when the job has ended."""
+        with self._lock:
+            job = self._jobs.get(command.task)
+            run = self._runs.get(command.task)
+        if job is None:
+            return
+        if isinstance(command, Credit):
+            job.give_credit(command)
+        else:
+            job.feed(command)
+        if run is not None:
+            run.slot.relay(command)
+
+    def cancel(self, task: int, *, recall: bool) -> None:
+        """Stop a task; with `recall`, give it back if it has not started."""
+        with self._lock:
+            run, job = self._runs.get(task), self._jobs.get(task)
+            if run is None and job is not None:
+                job.withdrawn = True
+                del self._jobs[task]
+        if run is not None:
+            if not recall:
+                self._stop(run, "cancelled")
+        elif job is not None:
+            outcome: Literal["returned", "cancelled"] = "returned" if recall else "cancelled"
+            self.finished(Finished(task, outcome, Payload(b""), 0.0))
+
+    def _stop(self, run: _Run, reason: Reason) -> None:
+        now = time.monotonic()
+        if run.stopping is None:
+            run.stopping, run.since = reason, now
+        run.again = now + _AGAIN
+        run.job.stop()
+        run.slot.interrupt(run.stopping)
+
+    def tick(self) -> None:
+        """Look at the clock: stop what is past its deadline, insist where a task goes on, give up where it must be."""
+        now = time.monotonic()
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            if run.stopping is None:
+                if run.deadline is not None and now >= run.deadline:
+                    self._stop(run, "timeout")
+            elif now - run.since >= PATIENCE:
+                self._give_up(run)
+            elif now >= run.again:
+                self._stop(run, run.stopping)
+
+    def _give_up(self, run: _Run) -> None:
+        task = run.job.submit.task
+        if run.slot.give_up():
+            return
+        with self._lock:
+            if self._runs.get(task) is not run:
+                return
+            alone = len(self._runs) == 1
+            del self._runs[task]
+            self._jobs.pop(task, None)
+            self._given_up.add(id(run.job))
+        self.finished(Finished(task, run.stopping or "cancelled", Payload(b""), time.monotonic() - run.since))
+        if alone:
+            self.end_process()
+        else:
+            self.replace_slot()
+
+    @property
+    def running(self) -> list[int]:
+        """The tasks that run now."""
+        with self._lock:
+            return list(self._runs)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is neither a running nor a queued task."""
+        return not self._jobs
+
+    def shutdown(self, slots: int) -> None:
+        """Let `slots` serving threads end when they have nothing to do, and interrupt what runs."""
+        for _ in range(slots):
+            self._queue.put(None)
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self._stop(run, "cancelled")

@@ -1,0 +1,69 @@
+"""Interrupting user code on a thread: a `KeyboardInterrupt` that lands inside the task and nowhere else.
+
+On the main thread it comes as a signal, which also ends a sleep or a blocking read. On any other thread it is raised at
+the next bytecode, so a blocking call ends first.
+"""
+
+import ctypes
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from skyward.worker.execute import Interrupted, Reason
+
+__all__ = ["ThreadGuard"]
+
+
+class ThreadGuard:
+    """The guard of the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.reason: Reason | None = None
+        self._thread = threading.get_ident()
+        self._is_main = threading.current_thread() is threading.main_thread()
+        self._lock = threading.Lock()
+        self._open = False
+        if self._is_main:
+            signal.signal(signal.SIGINT, self._on_signal)
+
+    def run[T](self, call: Callable[[], T]) -> T:
+        """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it."""
+        self._open = True
+        try:
+            return call()
+        finally:
+            self._leave()
+
+    def interrupt(self, reason: Reason) -> None:
+        """Raise `Interrupted` in the user's code, if any runs."""
+        with self._lock:
+            if not self._open:
+                return
+            self.reason = reason
+            if self._is_main:
+                signal.pthread_kill(self._thread, signal.SIGINT)
+            else:
+                _raise_in(self._thread, Interrupted)
+
+    def _leave(self) -> None:
+        """Close the guard. An interrupt that arrives in the middle of this is dropped: the work is over."""
+        while True:
+            try:
+                with self._lock:
+                    self._open = False
+                    if not self._is_main:
+                        _raise_in(self._thread, None)
+                return
+            except Interrupted:
+                continue
+
+    def _on_signal(self, _: int, __: FrameType | None) -> None:
+        if self._open and self.reason is not None:
+            raise Interrupted
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Set, or clear, the exception that `thread` raises at its next bytecode."""
+    value = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)

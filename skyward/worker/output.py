@@ -1,0 +1,82 @@
+"""Standard output and error of a node: what is written goes to the client at once, with the task that wrote it.
+
+Python code writes to a `TaskStream`. What writes to the descriptors themselves (a subprocess, a C library) is read from
+a pipe and goes to the one task that runs, or to the node where there are several or none.
+"""
+
+import codecs
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from skyward.output import muted
+from skyward.wire.messages import Output
+from skyward.worker.context import running
+
+__all__ = ["TaskStream", "capture_descriptors", "replace_streams"]
+
+type Emit = Callable[[Output], None]
+type StreamName = Literal["stdout", "stderr"]
+
+
+class TaskStream(io.TextIOBase):
+    """A text stream whose every write is an event of the task that makes it."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, name: StreamName, emit: Emit, alone: Callable[[], int]) -> None:
+        self._name: StreamName = name
+        self._emit = emit
+        self._alone = alone
+
+    @property
+    def name(self) -> str:
+        return f"<{self._name}>"
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1 if self._name == "stdout" else 2
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if text and self._name not in muted.get():
+            context = running.get()
+            self._emit(Output(self._alone() if context is None else context.task, self._name, text))
+        return len(text)
+
+
+def replace_streams(emit: Emit, alone: Callable[[], int]) -> None:
+    """Send `sys.stdout` and `sys.stderr` of this process through `emit`.
+
+    Args:
+        emit: takes each piece of output.
+        alone: the one task that runs, or 0; for writes from threads that the task did not hand its context to.
+    """
+    sys.stdout = TaskStream("stdout", emit, alone)
+    sys.stderr = TaskStream("stderr", emit, alone)
+
+
+def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> None:
+    """Send what is written to descriptors 1 and 2 through `emit`, from threads that read the other ends of pipes."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        reader, writer = os.pipe()
+        os.dup2(writer, descriptor)
+        os.close(writer)
+        threading.Thread(target=_pump, args=(reader, name, emit, alone), name=f"skyward-{name}", daemon=True).start()
+
+
+def _pump(reader: int, name: StreamName, emit: Emit, alone: Callable[[], int]) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while data := os.read(reader, 65536):
+        if text := decoder.decode(data):
+            emit(Output(alone(), name, text))

@@ -1,0 +1,148 @@
+"""The two kinds of slot: a thread of the worker, and a process of its own."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from skyward.wire.messages import Code, Credit, Event, Feed, Finished, Payload
+from skyward.wire.payload import blobs_of
+from skyward.worker.blobs import BlobStore
+from skyward.worker.context import Port
+from skyward.worker.execute import Functions, Reason, execute
+from skyward.worker.guard import ThreadGuard
+from skyward.worker.jobs import Job
+
+__all__ = ["ProcessSlot", "ThreadSlot"]
+
+
+class ThreadSlot:
+    """Runs jobs on the thread that makes it. `node` is the rank of the node."""
+
+    def __init__(self, node: int, port: Port, store: BlobStore, functions: Functions) -> None:
+        self._node = node
+        self._port = port
+        self._store = store
+        self._functions = functions
+        self._guard = ThreadGuard()
+
+    def run(self, job: Job) -> Finished:
+        """Run `job` to its end."""
+        self._guard.reason = None
+        return execute(job, self._port, self._functions, lambda blob: self._store.map(blob.key), self._node, self._guard)
+
+    def interrupt(self, reason: Reason) -> None:
+        """Interrupt the job that runs."""
+        self._guard.interrupt(reason)
+
+    def relay(self, command: Credit | Feed) -> None:
+        """Nothing: the job is in this process and has heard."""
+
+    def give_up(self) -> bool:
+        """False: a thread cannot be ended by force."""
+        return False
+
+
+class ProcessSlot:
+    """Runs jobs in a child process, which is started at the first job and again after it died."""
+
+    def __init__(self, node: int, emit: Callable[[Event], None], store: BlobStore) -> None:
+        self._node = node
+        self._emit = emit
+        self._store = store
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._connection: Connection[Any, Any] | None = None
+        self._known: set[bytes] = set()
+        self._reason: Reason | None = None
+
+    def run(self, job: Job) -> Finished:
+        """Run `job` in the child to its end, or to the child's."""
+        self._reason = None
+        try:
+            connection = self._ready()
+            with self._lock:
+                connection.send((self._code(job), job.submit, self._paths([job.code.payload, job.submit.call])))
+            return self._attend(job, connection)
+        except (EOFError, OSError):
+            return self._died(job)
+
+    def _attend(self, job: Job, connection: "Connection[Any, Any]") -> Finished:
+        while True:
+            match connection.recv():
+                case Finished() as finished:
+                    return finished
+                case ("keep", parts):
+                    keys = [self._store.adopt(path, size) for path, size in parts]
+                    with self._lock:
+                        connection.send(("kept", keys))
+                case event:
+                    self._emit(event)
+
+    def _died(self, job: Job) -> Finished:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+        if self._connection is not None:
+            self._connection.close()
+        return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
+
+    def _ready(self) -> "Connection[Any, Any]":
+        if self._child is not None and self._child.poll() is None and self._connection is not None:
+            return self._connection
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "skyward.worker.child", str(theirs.fileno()), str(self._node)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._connection = Connection(ours.detach())
+        self._known.clear()
+        return self._connection
+
+    def _code(self, job: Job) -> Code | None:
+        if job.code.digest in self._known:
+            return None
+        self._known.add(job.code.digest)
+        return job.code
+
+    def _paths(self, payloads: list[Payload]) -> dict[bytes, tuple[str, int]]:
+        stored = {blob.key: self._store.get(blob.key) for blob in blobs_of(payloads)}
+        return {key: (blob.path, blob.size) for key, blob in stored.items()}
+
+    def interrupt(self, reason: Reason) -> None:
+        """Interrupt the job that runs."""
+        self._reason = reason
+        self._tell(("interrupt", reason))
+
+    def relay(self, command: Credit | Feed) -> None:
+        """Hand a command to the child."""
+        paths = self._paths(list(command.items)) if isinstance(command, Feed) else {}
+        self._tell(("relay", command, paths))
+
+    def _tell(self, message: object) -> None:
+        with self._lock:
+            if self._connection is not None:
+                try:
+                    self._connection.send(message)
+                except OSError:
+                    return  # the child is gone; the slot's own thread sees that too
+
+    def give_up(self) -> bool:
+        """End the child; the next job gets a new one."""
+        if self._child is not None:
+            self._child.send_signal(signal.SIGKILL)
+        return True
+
+    def close(self) -> None:
+        """End the child for good."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
