@@ -58,7 +58,8 @@ class SkyFunction[**P, T]:
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of the function, run here and now."""
-        return self.fn(*self._bound, *args, **kwargs)
+        fn: Callable[..., T] = self.fn
+        return fn(*self._bound, *args, **kwargs)
 
     @overload
     def __get__(self, instance: None, owner: type[Any]) -> Self: ...

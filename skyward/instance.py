@@ -137,7 +137,7 @@ _info: InstanceInfo | None = None
 
 def set_instance_info(info: InstanceInfo | None) -> None:
     """From now on `instance_info()` of this process gives `info`. The worker of a node calls it."""
-    global _info  # noqa: PLW0603 - one per process, and every thread of it must see the change
+    global _info
     _info = info
 
 

@@ -33,7 +33,8 @@ class _Rule:
             return SkyFunction(_filtered(self, fn.fn), fn.timeout)  # type: ignore[return-value]  # F is a SkyFunction
         if not callable(fn):
             raise SpecError(f"It decorates a function, but got {fn!r}.")
-        return _filtered(self, fn)
+        filtered: F = _filtered(self, fn)
+        return filtered
 
     @contextmanager
     def applied(self) -> Iterator[None]:

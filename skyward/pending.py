@@ -40,8 +40,8 @@ class _LeftOperand:
             if not is_target(left):
                 raise _turned_round(self, left, ">")
             raise OperatorError(
-                f"`>` takes the pool on its right: write `{self.text} > pool`, on its own, because Python reads a chain "
-                "such as `a() > pool > b()` as two comparisons."
+                f"`>` takes the pool on its right: write `{self.text} > pool`, on its own, because Python reads a "
+                "chain such as `a() > pool > b()` as two comparisons."
             )
 
         def __rand__(self, left: object) -> NoReturn:
@@ -176,8 +176,8 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         def __matmul__(self, target: object) -> NoReturn:
             each = ", ".join(f"{item.text} @ pool" for item in self.items[:2]) or "a() @ pool"
             raise OperatorError(
-                f"`@` sends one call to every node, and a group holds {len(self.items)}: broadcast each one (`{each}`), "
-                f"or run the group once with `{self.text} >> pool`."
+                f"`@` sends one call to every node, and a group holds {len(self.items)}: broadcast each one "
+                f"(`{each}`), or run the group once with `{self.text} >> pool`."
             )
 
 
@@ -233,8 +233,8 @@ def _joined(left: "PendingFunction[Any] | PendingFunctionGroup[Any]", right: obj
         if is_target(right):
             raise OperatorError(f"`&` joins calls; a pool takes them with `>>`: write `{left.text} >> pool`.")
         raise OperatorError(
-            f"`{left.text} & ...` needs a call on its right, but got {described(right)}: `>>` and `@` bind tighter than "
-            "`&`, so write `(a() & b()) >> pool`."
+            f"`{left.text} & ...` needs a call on its right, but got {described(right)}: `>>` and `@` bind tighter "
+            "than `&`, so write `(a() & b()) >> pool`."
         )
     groups = [side for side in (left, right) if isinstance(side, PendingFunctionGroup)]
     if any(group.stream for group in groups):

@@ -122,13 +122,15 @@ def _original(fn: Any) -> Any:
             case _ if inspect.isroutine(fn) or isinstance(fn, type):
                 return fn
             case _:
-                return getattr(type(fn), "__call__", fn)
+                return type(fn).__call__
 
 
 def _namespace(fn: Any) -> dict[str, Any]:
     """The names that the annotations of `fn` may use, as far as they are defined by now."""
     names = dict(getattr(fn, "__globals__", {}))
-    for name, cell in zip(getattr(getattr(fn, "__code__", None), "co_freevars", ()), fn.__closure__ or (), strict=True):
+    for name, cell in zip(
+        getattr(getattr(fn, "__code__", None), "co_freevars", ()), getattr(fn, "__closure__", None) or (), strict=True
+    ):
         try:
             names[name] = cell.cell_contents
         except ValueError:  # the cell is still empty

@@ -19,18 +19,23 @@ class Target(Protocol):
 
     def run[T](self, pending: "PendingFunction[T]", /) -> T:
         """`>>`: the result; an iterator when the function is a generator function."""
+        ...
 
     def submit[T](self, pending: "PendingFunction[T]", /) -> Future[T]:
         """`>`: a future of the result."""
+        ...
 
     def broadcast[T](self, pending: "PendingFunction[T]", /) -> list[T]:
         """`@`: one result per node, in order of rank."""
+        ...
 
     def run_group(self, group: "PendingFunctionGroup[Any]", /) -> Any:
         """`>>` on a group: a tuple of the results, or an iterator of them when the group streams."""
+        ...
 
     def submit_group(self, group: "PendingFunctionGroup[Any]", /) -> Future[Any]:
         """`>` on a group: a future of the tuple."""
+        ...
 
 
 type Destination = Target | ModuleType
@@ -74,7 +79,8 @@ def _in_scope(pending: "PendingFunction[Any] | PendingFunctionGroup[Any]") -> Ta
     pool = current_pool.get()
     if pool is None:
         raise NoPoolError(
-            f"No pool is in scope: open one with `with sky.Compute(...) as pool:`, or name it: `{pending.text} >> pool`."
+            "No pool is in scope: open one with `with sky.Compute(...) as pool:`, "
+            f"or name it: `{pending.text} >> pool`."
         )
     return pool
 
@@ -90,7 +96,9 @@ def is_target(value: object) -> bool:
     return not isinstance(value, type) and all(hasattr(value, name) for name in _METHODS)
 
 
-def resolve_target(target: object, pending: "PendingFunction[Any] | PendingFunctionGroup[Any]", operator: str) -> Target:
+def resolve_target(
+    target: object, pending: "PendingFunction[Any] | PendingFunctionGroup[Any]", operator: str
+) -> Target:
     """The pool that `pending <operator> target` is for.
 
     Raises:

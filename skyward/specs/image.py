@@ -1,0 +1,199 @@
+"""The environment that a node has before a task runs on it, and the storage that is mounted there."""
+
+import hashlib
+import json
+import re
+import sys
+from dataclasses import dataclass, field
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any, Literal
+
+from skyward.errors import SpecError
+from skyward.values import FrozenMap, Value, choice, number, of_type, strings, text_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Image", "PipIndex", "SkywardSource", "Volume"]
+
+type SkywardSource = Literal["auto", "local", "github", "pypi"]
+
+DEFAULT_EXCLUDES = ("__pycache__", "*.pyc", "*.pyo", ".git", ".venv", "node_modules", "*.egg-info")
+
+_PYTHON = re.compile(r"3\.([0-9]+)(\.[0-9]+)?")
+_OLDEST_PYTHON = 12
+_FORBIDDEN_MOUNTS = ("/", "/opt", "/opt/skyward", "/root", "/tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class PipIndex(Value):
+    """A package index beside PyPI, used for `packages` only.
+
+    Raises:
+        SpecError: `url` is not an address, or `packages` is not a list of names.
+    """
+
+    url: str
+    packages: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, url: str, packages: Iterable[str] = ()) -> None: ...
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.url, str) or "://" not in self.url:
+            raise SpecError(f"PipIndex url must be an address, such as 'https://host/simple', but got {self.url!r}.")
+        self._set(packages=strings(self.packages, "packages", "['torch']"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(Value):
+    """The environment of a node. Two equal images make the same environment.
+
+    Attributes:
+        python: version of Python, or "auto" for that of this process.
+        pip: packages to install.
+        pip_indexes: package indexes beside PyPI.
+        apt: packages of the system to install.
+        env: environment variables of the tasks.
+        shell_vars: variables whose values are commands, run on the node; `pip` may use them as `${NAME}`.
+        includes: local folders and `.py` files to send.
+        excludes: patterns of what not to send, matched against each part of a path.
+        skyward_source: where a node gets Skyward from. "auto" is this copy where it is a development install.
+        metrics: what a node measures of itself: "default", a tuple of metrics, or None for nothing.
+        bootstrap_timeout: seconds that setting up may take.
+
+    Raises:
+        SpecError: a field has a value that is not allowed.
+    """
+
+    python: str = "auto"
+    pip: tuple[str, ...] = ()
+    pip_indexes: tuple[PipIndex, ...] = ()
+    apt: tuple[str, ...] = ()
+    env: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    shell_vars: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    includes: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = DEFAULT_EXCLUDES
+    skyward_source: SkywardSource = "auto"
+    metrics: tuple[object, ...] | Literal["default"] | None = "default"
+    bootstrap_timeout: float = 300.0
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            python: str = "auto",
+            pip: Iterable[str] = (),
+            pip_indexes: Iterable[PipIndex] = (),
+            apt: Iterable[str] = (),
+            env: Mapping[str, str] = ...,
+            shell_vars: Mapping[str, str] = ...,
+            includes: Iterable[str] = (),
+            excludes: Iterable[str] = (),
+            skyward_source: SkywardSource = "auto",
+            metrics: Iterable[object] | Literal["default"] | None = "default",
+            bootstrap_timeout: float = 300.0,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        _check_python(self.python)
+        indexes = (self.pip_indexes,) if isinstance(self.pip_indexes, PipIndex) else tuple(self.pip_indexes)
+        for index in indexes:
+            of_type(index, "pip_indexes", PipIndex, "pip_indexes=[sky.PipIndex('https://host/simple')]")
+        choice(self.skyward_source, "skyward_source", SkywardSource)
+        number(self.bootstrap_timeout, "bootstrap_timeout")
+        self._set(
+            pip=strings(self.pip, "pip", "['numpy', 'torch']"),
+            pip_indexes=indexes,
+            apt=strings(self.apt, "apt", "['ffmpeg']"),
+            env=text_map(self.env, "env", "{'KERAS_BACKEND': 'jax'}"),
+            shell_vars=text_map(self.shell_vars, "shell_vars", "{'CUDA': 'nvidia-smi --version'}"),
+            includes=strings(self.includes, "includes", "['./my_module/']"),
+            excludes=strings(self.excludes, "excludes", "['*.pyc']"),
+            metrics=self.metrics if self.metrics in (None, "default") else tuple(self.metrics),
+        )
+
+    @property
+    def resolved_python(self) -> str:
+        """The version of Python that "auto" stands for, or the one that was asked for."""
+        return f"{sys.version_info.major}.{sys.version_info.minor}" if self.python == "auto" else self.python
+
+    def env_hash(self) -> str:
+        """Identity of the environment: 12 hex digits, equal for images that make the same one."""
+        return _digest(self._environment())
+
+    def content_hash(self) -> str:
+        """Identity of the environment together with the version of Skyward in it: 12 hex digits."""
+        from importlib.metadata import PackageNotFoundError, version  # slow to load, rarely used
+
+        try:
+            ours = version("skyward-jupyter")
+        except PackageNotFoundError:  # run from a checkout
+            ours = "local"
+        return _digest({**self._environment(), "skyward": ours})
+
+    def _environment(self) -> dict[str, Any]:
+        return {
+            "python": self.resolved_python,
+            "pip": self.pip,
+            "pip_indexes": [(index.url, index.packages) for index in self.pip_indexes],
+            "apt": self.apt,
+            "env": dict(self.env),
+            "shell_vars": dict(self.shell_vars),
+            "includes": self.includes,
+            "excludes": self.excludes,
+            "skyward_source": self.skyward_source,
+        }
+
+
+def _digest(value: dict[str, Any]) -> str:
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _check_python(version: object) -> None:
+    if version == "auto":
+        return
+    found = _PYTHON.fullmatch(version) if isinstance(version, str) else None
+    if found is None:
+        raise SpecError(f"python must be a version, such as '3.13', or 'auto', but got {version!r}.")
+    if int(found[1]) < _OLDEST_PYTHON:
+        raise SpecError(
+            f"python must be 3.{_OLDEST_PYTHON} or newer, which Skyward needs on a node, but got {version}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Volume(Value):
+    """A bucket, or the part of it under `prefix`, mounted on every node.
+
+    Attributes:
+        bucket: name of the bucket.
+        mount: absolute path on the node.
+        prefix: part of the bucket that is mounted.
+        read_only: whether tasks may only read it.
+        storage: where the bucket is; None for the provider's own storage.
+
+    Raises:
+        SpecError: the bucket is empty, or the mount is not an absolute path or hides a folder of the node's own.
+    """
+
+    bucket: str
+    mount: str
+    prefix: str = ""
+    read_only: bool = True
+    storage: object | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bucket, str) or not self.bucket:
+            raise SpecError(f"Volume bucket must be the name of a bucket, but got {self.bucket!r}.")
+        if not isinstance(self.mount, str) or not self.mount.startswith("/"):
+            raise SpecError(f"Volume mount must be an absolute path, such as '/data', but got {self.mount!r}.")
+        path = "/" + normpath(self.mount).lstrip("/")
+        if path in _FORBIDDEN_MOUNTS or path.startswith("/opt/skyward/"):
+            raise SpecError(f"Volume mount {self.mount!r} would hide a folder that the node needs: use '/data' or so.")
+        of_type(self.prefix, "Volume prefix", str, "prefix='train/'")
+        of_type(self.read_only, "Volume read_only", bool, "read_only=False")
+        self._set(mount=path)

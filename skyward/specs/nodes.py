@@ -1,0 +1,132 @@
+"""How many nodes, and what a node runs tasks with."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from skyward.errors import SpecError
+from skyward.values import Value, choice, whole
+
+__all__ = ["Executor", "Nodes", "NodesLike", "Worker"]
+
+type Executor = Literal["auto", "thread", "process"]
+type NodesLike = int | tuple[int, int] | Nodes
+"""What is taken where a number of nodes is asked for: N, (MIN, MAX), or `Nodes`."""
+
+_TEXT = re.compile(r"(?:(?P<desired>[0-9]+)/)?(?P<min>[0-9]+)(?::(?P<max>[0-9]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes(Value):
+    """How many nodes a pool has, and how many must be ready before work starts.
+
+    Attributes:
+        min: how many are provisioned, and the fewest there will be. 0 only with `max`.
+        max: the most an elastic pool grows to; None for a fixed pool.
+        desired: how many must be ready before work starts; None for `min`. At most `min` in a fixed pool and `max` in
+            an elastic one.
+
+    Raises:
+        SpecError: the three do not fit together.
+    """
+
+    min: int
+    max: int | None = None
+    desired: int | None = None
+
+    def __post_init__(self) -> None:
+        whole(self.min, "Nodes min", least=0 if self.min == 0 else 1)
+        if self.max is not None:
+            whole(self.max, "Nodes max", least=1)
+        elif self.min == 0:
+            raise SpecError("Nodes min can be 0 only in an elastic pool: give `max` too, as in `Nodes(min=0, max=4)`.")
+        if self.max is not None and self.max < self.min:
+            raise SpecError(f"Nodes max ({self.max}) must not be less than min ({self.min}): swap them or raise max.")
+        if self.desired is None:
+            return
+        whole(self.desired, "Nodes desired", least=0 if self.min == 0 else 1)
+        if self.desired > self.ceiling:
+            bound, fix = ("min", "give `max` to let the pool grow") if self.max is None else ("max", "raise max")
+            raise SpecError(
+                f"Nodes desired ({self.desired}) must not be more than {bound} ({self.ceiling}): lower it, or {fix}."
+            )
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of nodes follows the load."""
+        return self.max is not None and self.max > self.min
+
+    @property
+    def threshold(self) -> int:
+        """Nodes that must be ready before work starts."""
+        return self.min if self.desired is None else self.desired
+
+    @property
+    def ceiling(self) -> int:
+        """The most nodes there will be."""
+        return self.min if self.max is None else self.max
+
+    @classmethod
+    def of(cls, value: NodesLike) -> "Nodes":
+        """`value` as `Nodes`.
+
+        Raises:
+            SpecError: it is no number of nodes.
+        """
+        match value:
+            case Nodes():
+                return value
+            case bool():
+                pass
+            case int():
+                whole(value, "nodes", least=1)
+                return cls(value)
+            case (least, most) | [least, most]:
+                return cls(least, most)
+        hint = f"; write `Nodes.parse({value!r})`" if isinstance(value, str) else ""
+        raise SpecError(f"nodes must be a number, (min, max) or `sky.Nodes(...)`, but got {value!r}{hint}.")
+
+    @classmethod
+    def parse(cls, text: str) -> "Nodes":
+        """The nodes that `text` asks for: `N`, `MIN:MAX`, `DESIRED/MIN:MAX` or `DESIRED/N`.
+
+        Raises:
+            SpecError: `text` has another form, or asks for numbers that do not fit together.
+        """
+        found = _TEXT.fullmatch(text.strip())
+        if found is None:
+            raise SpecError(
+                f"nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got {text!r}."
+            )
+        least, most, desired = (None if part is None else int(part) for part in found.group("min", "max", "desired"))
+        return cls(least or 0, most, desired)
+
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        desired = "" if self.desired is None else f"{self.desired}/"
+        return f"{desired}{self.min}{'' if self.max is None else f':{self.max}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker(Value):
+    """How each node runs tasks.
+
+    Attributes:
+        concurrency: tasks that a node runs at a time.
+        executor: "thread" for threads of one process, "process" for a process per task slot; "auto" is "thread".
+
+    Raises:
+        SpecError: `concurrency` is less than 1, or `executor` is none of these.
+    """
+
+    concurrency: int = 1
+    executor: Executor = "auto"
+
+    def __post_init__(self) -> None:
+        whole(self.concurrency, "Worker concurrency", least=1)
+        choice(self.executor, "Worker executor", Executor)
+
+    @property
+    def resolved_executor(self) -> Literal["thread", "process"]:
+        """The executor that "auto" stands for, or the one that was asked for."""
+        return "process" if self.executor == "process" else "thread"

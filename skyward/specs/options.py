@@ -1,0 +1,109 @@
+"""How a pool behaves, whatever its nodes are like."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypedDict
+
+from skyward.specs.nodes import Worker
+from skyward.values import Value, choice, number, of_type, whole
+
+__all__ = ["Console", "OptionFields", "Options", "Selection"]
+
+type Selection = Literal["cheapest", "first"]
+type Console = Literal["rich", "minimal", "log", "silent"]
+
+
+class OptionFields(TypedDict, total=False):
+    """The fields of `Options`, as keywords."""
+
+    selection: Selection
+    worker: Worker | None
+    provision_timeout: float | None
+    ssh_timeout: float | None
+    bootstrap_timeout: float | None
+    provision_retry_delay: float | None
+    max_provision_attempts: int | None
+    ssh_retry_interval: float | None
+    default_compute_timeout: float
+    autoscale_cooldown: float
+    autoscale_idle_timeout: float
+    reconcile_tick_interval: float
+    shutdown_timeout: float
+    console: bool | Console
+    logging: bool
+    cluster: bool | None
+    retry_on_interruption: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(Value):
+    """How a pool behaves. Times are in seconds; None leaves a choice to the provider, and then to Skyward.
+
+    Attributes:
+        selection: among several specs, the "cheapest" offer or that of the "first" spec with one.
+        worker: how each node runs tasks.
+        provision_timeout: for a machine to run.
+        ssh_timeout: for a machine to answer.
+        bootstrap_timeout: for a machine to be set up.
+        provision_retry_delay: between attempts to get machines.
+        max_provision_attempts: how often to try.
+        ssh_retry_interval: between attempts to connect.
+        default_compute_timeout: that a task may run, where it does not say so itself.
+        autoscale_cooldown: between decisions to shrink.
+        autoscale_idle_timeout: without a task before the pool shrinks to its minimum.
+        reconcile_tick_interval: between checks that there are as many nodes as there should be.
+        shutdown_timeout: that closing the pool may take.
+        console: whether, or how, progress is shown.
+        logging: whether Skyward logs.
+        cluster: whether nodes form a cluster; False runs each on its own, without collections.
+        retry_on_interruption: how often a task is queued again after its node was lost.
+
+    Raises:
+        SpecError: a field has a value that is not allowed.
+    """
+
+    selection: Selection = "cheapest"
+    worker: Worker = field(default_factory=Worker)
+    provision_timeout: float | None = None
+    ssh_timeout: float | None = None
+    bootstrap_timeout: float | None = None
+    provision_retry_delay: float | None = None
+    max_provision_attempts: int | None = None
+    ssh_retry_interval: float | None = None
+    default_compute_timeout: float = 300.0
+    autoscale_cooldown: float = 30.0
+    autoscale_idle_timeout: float = 60.0
+    reconcile_tick_interval: float = 15.0
+    shutdown_timeout: float = 120.0
+    console: bool | Console = True
+    logging: bool = True
+    cluster: bool | None = True
+    retry_on_interruption: int = 3
+
+    # Which fields were given: a knob given here and on Compute is an error even where the values are equal.
+    _given: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        self = super(Options, cls).__new__(cls, *args, **given)
+        object.__setattr__(self, "_given", frozenset(given))
+        return self
+
+    def __post_init__(self) -> None:
+        choice(self.selection, "selection", Selection)
+        if self.worker is None:
+            self._set(worker=Worker())
+        of_type(self.worker, "worker", Worker, "worker=sky.Worker(concurrency=2)")
+        for name in ("provision_timeout", "ssh_timeout", "bootstrap_timeout", "ssh_retry_interval"):
+            number(getattr(self, name), name, optional=True)
+        number(self.provision_retry_delay, "provision_retry_delay", zero=True, optional=True)
+        if self.max_provision_attempts is not None:
+            whole(self.max_provision_attempts, "max_provision_attempts", least=1)
+        for name in ("default_compute_timeout", "reconcile_tick_interval", "shutdown_timeout"):
+            number(getattr(self, name), name)
+        for name in ("autoscale_cooldown", "autoscale_idle_timeout"):
+            number(getattr(self, name), name, zero=True)
+        if not isinstance(self.console, bool):
+            choice(self.console, "console", Console)
+        of_type(self.logging, "logging", bool, "logging=False")
+        if self.cluster is not None:
+            of_type(self.cluster, "cluster", bool, "cluster=False")
+        whole(self.retry_on_interruption, "retry_on_interruption", least=0)

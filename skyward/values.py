@@ -1,0 +1,151 @@
+"""What the frozen values have in common: they say what is wrong with them, and what would be right."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any, Self, get_args
+
+from skyward.errors import SpecError
+
+__all__ = ["FrozenMap", "Value", "choice", "closest", "number", "of_type", "strings", "text_map", "whole"]
+
+
+class FrozenMap[K, V](Mapping[K, V]):
+    """A mapping that cannot change, and so can be hashed and shared."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenMap, (self._items,)
+
+
+class Value:
+    """Base of the frozen values: an unknown keyword is a `SpecError` that names the closest known one."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        known = getattr(cls, "__dataclass_fields__", {})
+        if args and len(args) > sum(field.init and not field.kw_only for field in known.values()):
+            raise SpecError(f"{cls.__name__} got too many values by position; name its fields: {', '.join(known)}.")
+        for name in given:
+            if name not in known:
+                raise SpecError(f"{cls.__name__} has no field {name!r}; {closest(name, known)}")
+        return super().__new__(cls)
+
+    def _set(self, **values: Any) -> None:
+        """Set fields of this frozen value while it is made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence: the known names close to `name`, or all of them where none is."""
+    import difflib  # only for an error
+
+    names = sorted(known)
+    by_lower = {known_name.lower(): known_name for known_name in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=2, cutoff=0.65)
+    if close:
+        return f"did you mean {' or '.join(repr(by_lower[match]) for match in close)}?"
+    return f"it has {', '.join(names)}."
+
+
+def whole(value: object, name: str, *, least: int) -> None:
+    """Check that `value` is an integer of at least `least`.
+
+    Raises:
+        SpecError: it is not.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise SpecError(f"{name} must be a whole number of at least {least}, but got {value!r}.")
+
+
+def number(value: object, name: str, *, zero: bool = False, optional: bool = False) -> None:
+    """Check that `value` is a finite number above zero; `zero` allows zero, `optional` None.
+
+    Raises:
+        SpecError: it is not.
+    """
+    if value is None and optional:
+        return
+    match value:
+        case bool():
+            pass
+        case int() | float() if isfinite(value) and (value > 0 or (zero and value == 0)):
+            return
+    kind = "a number of at least 0" if zero else "a positive number"
+    raise SpecError(f"{name} must be {kind}{', or None' if optional else ''}, but got {value!r}.")
+
+
+def choice(value: object, name: str, alias: Any, *, optional: bool = False) -> None:
+    """Check that `value` is one of the values of the literal type `alias`.
+
+    Raises:
+        SpecError: it is not.
+    """
+    allowed = get_args(getattr(alias, "__value__", alias))
+    if not (value is None and optional) and not any(type(value) is type(item) and value == item for item in allowed):
+        listed = ", ".join(repr(item) for item in allowed)
+        raise SpecError(f"{name} must be one of {listed}{' or None' if optional else ''}, but got {value!r}.")
+
+
+def of_type(value: object, name: str, kind: type[Any], example: str) -> None:
+    """Check that `value` is a `kind`.
+
+    Raises:
+        SpecError: it is not; the message shows `example`.
+    """
+    if not isinstance(value, kind):
+        raise SpecError(f"{name} must be {kind.__name__}, as in `{example}`, but got {value!r}.")
+
+
+def strings(value: object, name: str, example: str) -> tuple[str, ...]:
+    """`value` as a tuple of texts, none of them empty.
+
+    Raises:
+        SpecError: it is one text, or holds something else.
+    """
+    if isinstance(value, str):
+        raise SpecError(f"{name} must be a list, but got the text {value!r}; write `{name}=[{value!r}]`.")
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise SpecError(f"{name} must be a list of texts, as in `{name}={example}`, but got {value!r}.")
+    items = tuple(value)
+    for item in items:
+        if not isinstance(item, str) or not item.strip():
+            raise SpecError(f"{name} must hold texts only, as in `{name}={example}`, but it holds {item!r}.")
+    return items
+
+
+def text_map(value: object, name: str, example: str) -> FrozenMap[str, str]:
+    """`value` as a mapping of names of variables to texts.
+
+    Raises:
+        SpecError: it is not a mapping, a name is not one that a shell takes, or a value is not a text.
+    """
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{name} must be a dict, as in `{name}={example}`, but got {value!r}.")
+    for key, item in value.items():
+        if not isinstance(key, str) or not key.isascii() or not key.isidentifier():
+            raise SpecError(f"{name} must name variables of a shell (letters, digits and _), but it names {key!r}.")
+        if not isinstance(item, str) or "\0" in item:
+            # The value is not shown: it may be a secret.
+            raise SpecError(f"{name} must give {key} a text, but it gives {type(item).__name__}; write {key}='...'.")
+    return FrozenMap(value)
