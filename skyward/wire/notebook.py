@@ -27,7 +27,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.errors import NotPicklableError
 from skyward.wire.blame import blame
-from skyward.wire.modules import is_local
+from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 
 __all__ = ["Shared", "Side", "pack_shared", "unpack_shared"]
@@ -43,6 +43,7 @@ class Side:
         classes: by id, the classes known here, kept alive so that ids stay theirs.
         ids: the id of each class made here, by its identity.
         unfinished: identities of classes that were made and wait for their contents.
+        salt: names this run of the cell, in the ids of classes that it defines; all nodes that run it give them the same.
         refresh: whether classes known here take over what changed in them on the other side.
     """
 
@@ -51,6 +52,7 @@ class Side:
     classes: dict[str, type] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
     unfinished: set[int] = field(default_factory=set)
+    salt: str = ""
     refresh: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -59,7 +61,9 @@ class Side:
             return tracked
         key = self.ids.get(id(kind))
         if key is None:
-            key = uuid.uuid4().hex
+            key = f"{self.salt}:{kind.__qualname__}"
+            if not self.salt or "<locals>" in key or key in self.classes:
+                key = uuid.uuid4().hex
             self.remember(key, kind)
         return key
 
@@ -130,18 +134,20 @@ class _Pickler(cloudpickle.Pickler):
     def __init__(self, sink: io.BytesIO, side: Side, collect: Callable[[pickle.PickleBuffer], object]) -> None:
         super().__init__(sink, protocol=5, buffer_callback=collect)
         self._side = side
+        self._local = {module.__name__ for module in local_modules()}
         self.needs: set[str] = set()
         self.modules: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, ModuleType):
             return self._module(obj)
-        if not isinstance(obj, (FunctionType, type)):
-            return NotImplemented
-        module = _home_of(obj)
-        if module is not None and is_local(module):
-            self.modules.add(module.__name__)
+        by_name = isinstance(obj, (FunctionType, type))
+        module = getattr(obj, "__module__", None)
+        if module in self._local and (not by_name or _is_importable(obj)):
+            self.modules.add(module)
             return NotImplemented  # by reference
+        if not by_name:
+            return NotImplemented
         reduced = super().reducer_override(obj)
         if not isinstance(reduced, tuple) or len(reduced) != 6:
             return reduced
@@ -151,7 +157,7 @@ class _Pickler(cloudpickle.Pickler):
         name = module.__name__
         if sys.modules.get(name) is not module:
             return NotImplemented
-        if is_local(module):
+        if name in self._local:
             self.modules.add(name)
         return importlib.import_module, (name,)
 
@@ -170,13 +176,12 @@ class _Pickler(cloudpickle.Pickler):
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
 
 
-def _home_of(obj: FunctionType | type) -> ModuleType | None:
-    """The module that gives `obj` under its own name; None where it can only travel by value."""
-    module = sys.modules.get(getattr(obj, "__module__", None) or "")
-    found: Any = module
+def _is_importable(obj: FunctionType | type) -> bool:
+    """Whether the module of `obj` gives it under its own name; otherwise it can only travel by value."""
+    found: Any = sys.modules.get(obj.__module__)
     for part in obj.__qualname__.split("."):
         found = getattr(found, part, None)
-    return module if found is obj and module is not None and module.__name__ != "__main__" else None
+    return found is obj
 
 
 def _class_body_names(code: CodeType) -> set[str]:

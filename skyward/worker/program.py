@@ -14,13 +14,16 @@ from typing import override
 
 from skyward.errors import UsageError
 
-__all__ = ["SHOW", "STREAM", "Program", "build", "top_level"]
+__all__ = ["PROVIDED", "SHOW", "STREAM", "Program", "build", "top_level"]
 
 STREAM = "__skyward_stream__"
 """The function that the body of a streaming cell becomes."""
 
 SHOW = "__skyward_show__"
 """What a streaming cell calls with its last expression."""
+
+PROVIDED = frozenset({"__name__", "__doc__", "__builtins__", "get_ipython", "display"})
+"""Names that a cell finds in its namespace, whatever was captured."""
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 

@@ -1,0 +1,266 @@
+"""A notebook cell on a node: an ordinary task whose arguments are what the notebook gave it.
+
+The cell runs in a namespace of its own, as if it ran in the notebook. What it binds, changes and unbinds goes back,
+also when it fails half-way.
+"""
+
+import asyncio
+import builtins
+import importlib
+import inspect
+import linecache
+import sys
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, cast
+
+from skyward.errors import MissingModuleError, NotPicklableError, PayloadError
+from skyward.wire.failure import Failure, capture_failure
+from skyward.wire.notebook import Side, pack_shared, unpack_shared
+from skyward.wire.payload import Packed
+from skyward.worker import figures
+from skyward.worker.context import current_task
+from skyward.worker.display import display, publish
+from skyward.worker.harvest import Harvest, harvest
+from skyward.worker.imports import install
+from skyward.worker.ipython import redirect_displays
+from skyward.worker.mainmodule import as_main
+from skyward.worker.missing import missing_module
+from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward.worker.shell import NodeShell
+
+__all__ = ["CellRequest", "CellResult", "run_cell", "stream_cell"]
+
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class CellRequest:
+    """What a node is asked to run.
+
+    Attributes:
+        source: the cell as plain Python.
+        filename: what its tracebacks call it.
+        outputs: names that come back whether or not their values seem to have changed.
+        touched: names that come back if their values have changed.
+        only: the only names to bring back; None for all that the cell bound.
+        deletes: names that are unbound in the notebook if the cell left them so.
+        modules: by name in the cell, the modules that the notebook has imported.
+        aliases: names that stand for the same object as another captured name.
+        sources: the packed sources of local modules, a mapping of `ModuleSource` by name.
+        limit: bytes that may come back.
+        run: names this run of the cell, on however many nodes.
+        definitions: names bound by an import, a function or a class.
+    """
+
+    source: str
+    filename: str = "<sky cell>"
+    outputs: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    deletes: tuple[str, ...] = ()
+    modules: Mapping[str, str] | None = None
+    aliases: Mapping[str, str] | None = None
+    sources: Packed | None = None
+    limit: int = 1 << 30
+    run: str = ""
+    definitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What a cell left behind.
+
+    Attributes:
+        harvest: the names it bound, changed and unbound.
+        failure: the exception that ended it, if one did.
+        node: rank of the node that ran it.
+        definitions: names bound by an import, a function or a class.
+    """
+
+    harvest: Harvest
+    failure: Failure | None = None
+    node: int = 0
+    definitions: tuple[str, ...] = ()
+
+
+def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
+    """Run the cell of `request` with the values in `captured`; what it left behind.
+
+    An exception of the cell is part of the result, because what was assigned before it comes back too.
+    """
+    cell = _Cell(request)
+    with cell.running():
+        try:
+            program = cell.prepare(captured)
+            cell.execute(program)
+        except (Exception, SystemExit) as error:
+            return cell.result(captured, error)
+    return cell.result(captured)
+
+
+def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[Any]:
+    """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
+    cell = _Cell(request)
+    with cell.running():
+        try:
+            program = cell.prepare(captured)
+            yield from cell.elements(program)
+        except (Exception, SystemExit) as error:
+            result = cell.result(captured, error)
+        else:
+            result = cell.result(captured)
+    yield result
+
+
+class _Cell:
+    """One run of a cell."""
+
+    def __init__(self, request: CellRequest) -> None:
+        self.request = request
+        task = current_task()
+        self.node = 0 if task is None else task.node
+        self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
+        self.namespace["get_ipython"] = lambda: self.shell
+        self.namespace["display"] = display
+        self.shell = NodeShell(self.namespace)
+        self.side = Side(self.namespace, salt=request.run)
+        self._initial = dict(self.namespace)
+        self._figures: frozenset[int] = frozenset()
+        self._last: Any = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The surroundings in which the cell's code runs."""
+        redirect_displays()
+        figures.use_backend()
+        self._figures = figures.open_figures()
+        with as_main(self.namespace):
+            try:
+                yield
+            finally:
+                figures.close_figures(self._figures)
+
+    def prepare(self, captured: Mapping[str, Packed]) -> Program:
+        """Compile the cell and fill its namespace."""
+        request = self.request
+        lines = request.source.splitlines(keepends=True)
+        linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
+        program = build(request.source, request.filename)
+        if request.sources is not None:
+            install(request.sources.unpack())
+        for name, module in (request.modules or {}).items():
+            self.namespace[name] = importlib.import_module(module)
+        for name, packed in captured.items():
+            self.namespace[name] = self._unpack(name, packed)
+        for name, other in (request.aliases or {}).items():
+            self.namespace[name] = self.namespace[other]
+        self._initial = dict(self.namespace)
+        return program
+
+    def _unpack(self, name: str, packed: Packed) -> Any:
+        try:
+            return unpack_shared(packed, self.side)
+        except ModuleNotFoundError:
+            raise
+        except Exception as error:
+            raise PayloadError(
+                f"{name} cannot be read on node {self.node} ({type(error).__name__}: {error}); the node may have another "
+                "version of the package that it comes from. Pin that version with --pip, or make the value on the node."
+            ) from error
+
+    def execute(self, program: Program) -> None:
+        """Run the cell to its end, and show its last expression and its figures."""
+        if program.is_async:
+            asyncio.run(self._awaited(program))
+        else:
+            exec(program.body, self.namespace)
+            if program.last is not None:
+                self._show(eval(program.last, self.namespace))
+        figures.show_figures(self._figures, self._last)
+
+    async def _awaited(self, program: Program) -> None:
+        for code in (program.body, program.last):
+            if code is not None:
+                value = eval(code, self.namespace)
+                if code.co_flags & inspect.CO_COROUTINE:
+                    value = await value
+                if code is program.last:
+                    self._show(value)
+
+    def elements(self, program: Program) -> Iterator[Any]:
+        """What the cell yields."""
+        self.namespace[SHOW] = self._show
+        try:
+            exec(program.body, self.namespace)
+            function = cast(FunctionType, self.namespace.pop(STREAM))
+            function.__code__ = function.__code__.replace(co_name="<module>", co_qualname="<module>")
+            for element in _elements_of(function()) if program.is_async else function():
+                yield self._element(element)
+        finally:
+            self.namespace.pop(SHOW, None)
+        figures.show_figures(self._figures, self._last)
+
+    def _element(self, element: Any) -> Any:
+        """An element as it travels: packed like every value of a cell, unless it is plain data."""
+        if type(element) in _PLAIN:
+            return element
+        try:
+            return pack_shared(element, self.side, "the element").packed
+        except NotPicklableError as error:
+            raise NotPicklableError(str(error).replace("cannot be sent to a node", "cannot leave the node")) from error
+
+    def result(self, captured: Mapping[str, Packed], error: BaseException | None = None) -> CellResult:
+        """What the cell left behind."""
+        request = self.request
+        found = harvest(
+            self.side,
+            self._initial,
+            captured,
+            outputs=request.outputs,
+            touched=request.touched,
+            only=request.only,
+            deletes=request.deletes,
+            limit=request.limit,
+        )
+        failure = None if error is None else capture_failure(self._explained(error), self.node)
+        return CellResult(found, failure, self.node, request.definitions)
+
+    def _show(self, value: Any) -> None:
+        if value is not None:
+            self._last = value
+            publish(value)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """`error` from the cell's own first line on; or, for a module that is not installed, what to do about it."""
+        frame = error.__traceback__
+        while frame is not None and frame.tb_frame.f_code.co_filename != self.request.filename:
+            frame = frame.tb_next
+        if frame is not None:
+            error = error.with_traceback(frame)
+        if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
+            top = (error.name or "").partition(".")[0]
+            if top and top not in sys.modules:
+                return missing_module(error, self.node)
+        return error
+
+
+def _elements_of(stream: AsyncGenerator[Any, None]) -> Generator[Any]:
+    """The elements of an asynchronous generator, on an event loop of their own."""
+    end = object()
+
+    async def step() -> Any:
+        return await anext(stream, end)
+
+    with asyncio.Runner() as runner:
+        try:
+            while (element := runner.run(step())) is not end:
+                yield element
+        finally:
+            runner.run(_closed(stream))
+
+
+async def _closed(stream: AsyncGenerator[Any, None]) -> None:
+    await stream.aclose()

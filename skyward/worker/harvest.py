@@ -1,0 +1,222 @@
+"""What a cell left in its namespace, packed to go home."""
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from skyward.errors import PayloadError
+from skyward.wire.notebook import Side, pack_shared, unpack_shared
+from skyward.wire.payload import Packed
+from skyward.worker.program import PROVIDED, SHOW, STREAM
+
+__all__ = ["Harvest", "harvest"]
+
+_MISSING = object()
+
+_CHECKED_UP_TO = 256 << 20
+"""Bytes up to which a value that may have changed in place is packed again to see whether it did."""
+
+_HIDDEN = PROVIDED | {SHOW, STREAM, "__annotations__", "__annotate__", "__conditional_annotations__", "__warningregistry__"}
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """The names that a cell left behind.
+
+    Attributes:
+        values: by name, the values it bound or changed.
+        changed: those of them that it changed in place without an assignment.
+        needs: by name of a value, the names that its functions use.
+        supports: by name, values that functions among them use, for names that the notebook does not have.
+        modules: by name, the modules it imported.
+        aliases: names that stand for the same object as another one in `values`.
+        failed: by name, why a value cannot come back.
+        deleted: names that it unbound.
+    """
+
+    values: dict[str, Packed] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    needs: dict[str, frozenset[str]] = field(default_factory=dict)
+    supports: dict[str, Packed] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    deleted: tuple[str, ...] = ()
+
+
+def harvest(
+    side: Side,
+    initial: Mapping[str, Any],
+    captured: Mapping[str, Packed],
+    *,
+    outputs: Collection[str] = (),
+    touched: Collection[str] = (),
+    only: Collection[str] | None = None,
+    deletes: Collection[str] = (),
+    limit: int = 1 << 30,
+) -> Harvest:
+    """What the cell that ran in the namespace of `side` left behind.
+
+    Args:
+        side: the node's end of the cell.
+        initial: the namespace as it was before.
+        captured: what had been packed of it.
+        outputs: names that come back in any case, if they are bound.
+        touched: names that come back if their values have changed.
+        only: the only names to bring back; None for all that were bound.
+        deletes: names that are reported as unbound if they are.
+        limit: bytes that may come back; the largest values stay until the rest is within it.
+    """
+    return _Gathering(side, initial, captured).of(outputs, touched, only, deletes, limit)
+
+
+class _Gathering:
+    def __init__(self, side: Side, initial: Mapping[str, Any], captured: Mapping[str, Packed]) -> None:
+        self._side = side
+        self._namespace = side.namespace
+        self._initial = initial
+        self._captured = captured
+        self._seen: dict[int, str] = {}
+        self.found = Harvest()
+
+    def of(
+        self,
+        outputs: Collection[str],
+        touched: Collection[str],
+        only: Collection[str] | None,
+        deletes: Collection[str],
+        limit: int,
+    ) -> Harvest:
+        found = self.found
+        for name in only if only is not None else self._bound(outputs):
+            self._take(name)
+        changed = [name for name in touched if only is None and self._has_changed(name)]
+        for name in changed:
+            self._take(name)
+        self._keep_within(limit)
+        if only is None:
+            self._follow()
+        self._support()
+        gone = [name for name in {*self._initial, *deletes} if name not in self._namespace]
+        return Harvest(
+            found.values,
+            tuple(name for name in changed if name in found.values),
+            found.needs,
+            found.supports,
+            found.modules,
+            found.aliases,
+            found.failed,
+            tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
+        )
+
+    def _bound(self, outputs: Collection[str]) -> list[str]:
+        """Names whose values are others than before, and those captured ones that come back anyhow."""
+        bound = []
+        for name, value in self._namespace.items():
+            if self._initial.get(name, _MISSING) is value:
+                if name in outputs and name in self._captured:
+                    bound.append(name)
+            elif name not in _HIDDEN or name in outputs:
+                bound.append(name)
+        return bound
+
+    def _take(self, name: str) -> None:
+        """Pack the value of `name`, or note why that cannot be."""
+        found = self.found
+        if name in found.values or name in found.modules:
+            return
+        if name not in self._namespace:
+            found.failed[name] = "the cell did not bind it"
+            return
+        value = self._namespace[name]
+        if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
+            found.modules[name] = value.__name__
+            return
+        first = self._seen.setdefault(id(value), name)
+        if first != name and first in found.values:
+            found.aliases[name] = first
+            return
+        try:
+            shared = pack_shared(value, self._side, name)
+        except PayloadError as error:
+            found.failed[name] = _reason(error)
+            return
+        found.values[name] = shared.packed
+        if shared.needs:
+            found.needs[name] = shared.needs
+
+    def _has_changed(self, name: str) -> bool:
+        """Whether a captured value was changed in place."""
+        before = self._captured.get(name)
+        if before is None or before.nbytes > _CHECKED_UP_TO or name in self.found.values:
+            return False
+        value = self._namespace.get(name)
+        if value is not self._initial.get(name):
+            return False
+        digest = _digest(value, self._side, name)
+        if digest is None or digest == before.digest:
+            return False
+        # a value may be pickled otherwise once it has travelled: compare with one that has travelled too
+        again = Side({}, classes=self._side.classes, ids=self._side.ids)
+        return digest != _digest(unpack_shared(before, again), again, name)
+
+    def _keep_within(self, limit: int) -> None:
+        values = self.found.values
+        total = sum(packed.nbytes for packed in values.values())
+        for name in sorted(values, key=lambda name: -values[name].nbytes):
+            if total <= limit:
+                return
+            size = values.pop(name).nbytes
+            total -= size
+            self.found.failed[name] = (
+                f"its {size / 2**20:,.0f} MiB are over the limit of {limit / 2**20:,.0f} MiB for what comes back"
+            )
+
+            for alias in [alias for alias, first in self.found.aliases.items() if first == name]:
+                del self.found.aliases[alias]
+                self.found.failed[alias] = self.found.failed[name]
+
+    def _follow(self) -> None:
+        """Names that still stand for an object that goes home shall stand for it there too."""
+        found = self.found
+        for name, value in self._initial.items():
+            first = self._seen.get(id(value), "")
+            if first in found.values and name not in found.values and self._namespace.get(name) is value:
+                found.aliases[name] = first
+
+    def _support(self) -> None:
+        """Pack what functions that go home use, where the notebook may not have it."""
+        found = self.found
+        waiting = [need for needs in found.needs.values() for need in sorted(needs)]
+        looked: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            known = name in found.values or name in found.modules or name in found.aliases or name in found.failed
+            if known or name in looked or name in self._initial or name not in self._namespace:
+                continue
+            looked.add(name)
+            value = self._namespace[name]
+            if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
+                found.modules[name] = value.__name__
+                continue
+            try:
+                shared = pack_shared(value, self._side, name)
+            except PayloadError as error:
+                found.failed[name] = _reason(error)
+                continue
+            found.supports[name] = shared.packed
+            waiting += shared.needs
+
+
+def _digest(value: object, side: Side, name: str) -> bytes | None:
+    try:
+        return pack_shared(value, side, name).packed.digest
+    except PayloadError:
+        return None
+
+
+def _reason(error: PayloadError) -> str:
+    """Why a value cannot be pickled, out of the sentence that says so of a value on its way to a node."""
+    return str(error).partition("cannot be sent to a node: ")[2].partition(". Make it on the node")[0] or str(error)

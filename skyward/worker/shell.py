@@ -1,0 +1,143 @@
+"""What `get_ipython()` gives to a cell on a node: `!command`, and a clear answer to everything else."""
+
+import ast
+import codecs
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from skyward.errors import UsageError
+
+__all__ = ["Lines", "NodeShell", "expand_command", "names_in_command"]
+
+_PLACE = re.compile(r"\$\$|\$(?P<name>[A-Za-z_]\w*)|\{\{|\}\}|\{(?P<expression>[^{}]+)\}")
+"""Where a command takes a value: `$name` or `{expression}`; `$$`, `{{` and `}}` stand for themselves."""
+
+
+class Lines(list[str]):
+    """The lines that a command wrote, as `x = !command` gives them."""
+
+    @property
+    def n(self) -> str:
+        """The lines, joined by newlines."""
+        return "\n".join(self)
+
+    @property
+    def s(self) -> str:
+        """The lines, joined by spaces."""
+        return " ".join(self)
+
+
+class NodeShell:
+    """The part of IPython's shell that a cell can have on a node."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.user_ns = namespace
+
+    def system(self, command: str) -> None:
+        """Run `command` in a shell; what it writes appears as it is written. `_exit_code` has how it ended."""
+        process = _start(expand_command(command, self.user_ns), subprocess.STDOUT)
+        with process, _killed_on_error(process):
+            for text in _read(process):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+        self.user_ns["_exit_code"] = process.returncode
+
+    system_raw = system_piped = system
+
+    def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Lines | str:
+        """What `command` writes to standard output, as lines; `split=False` gives it as one text."""
+        process = _start(expand_command(command, self.user_ns), None)
+        with process, _killed_on_error(process):
+            text = "".join(_read(process))
+        self.user_ns["_exit_code"] = process.returncode
+        return Lines(text.splitlines()) if split else text
+
+    def run_line_magic(self, name: str, *_: object, **__: object) -> None:
+        """Nodes have no magics.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"%{name} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.")
+
+    run_cell_magic = run_line_magic
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"get_ipython().{name} is not there on a node; only !commands are. Use it in a cell without %%sky."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("the shell of a node stays on the node")
+
+
+def expand_command(command: str, namespace: Mapping[str, Any]) -> str:
+    """`command` with the values of its `$name` and `{expression}`. What has no value stays as it is."""
+
+    def value(match: re.Match[str]) -> str:
+        text = match.group()
+        if text in ("$$", "{{", "}}"):
+            return text[0]
+        name, expression = match.group("name", "expression")
+        if name is not None:
+            return str(namespace[name]) if name in namespace else text
+        try:
+            return str(eval(expression, dict(namespace)))  # noqa: S307 - the user's own expression, as in IPython
+        except Exception:
+            return text
+
+    return _PLACE.sub(value, command)
+
+
+def names_in_command(command: str) -> Iterator[str]:
+    """The names whose values `expand_command` would look up."""
+    for match in _PLACE.finditer(command):
+        name, expression = match.group("name", "expression")
+        if name is not None:
+            yield name
+        elif expression is not None:
+            try:
+                tree = ast.parse(expression.strip(), mode="eval")
+            except SyntaxError:
+                continue
+            yield from (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+    )
+
+
+@contextmanager
+def _killed_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """On an interrupt, or any other error, end `process` and all that it started."""
+    try:
+        yield
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def _read(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """What `process` writes, as it is written, with no character cut in two.
+
+    It never waits for long in one call, because only a thread that runs Python can be interrupted.
+    """
+    assert process.stdout is not None
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    source = process.stdout.fileno()
+    while True:
+        if select.select([source], [], [], 0.05)[0]:
+            data = os.read(source, 65536)
+            yield decoder.decode(data, final=not data)
+            if not data:
+                return

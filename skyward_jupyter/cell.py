@@ -1,0 +1,186 @@
+"""What a cell is before it runs: its source as Python, the names that go with it and the names that come back."""
+
+import ast
+import builtins
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from skyward.errors import UsageError
+from skyward.wire.sources import imported_names
+from skyward.worker.program import PROVIDED, build
+from skyward_jupyter.names import find_names
+
+__all__ = ["CellCode", "analyse", "transform_cell"]
+
+_EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
+"""Names that every node has."""
+
+_POINTLESS = frozenset({"matplotlib", "config"})
+"""Magics about how the notebook shows things. A node makes its figures by itself, so they are left out."""
+
+_INSTEAD = {
+    "pip": "add packages with `%%sky --pip NAME`",
+    "conda": "add packages with `%%sky --pip NAME`",
+    "uv": "add packages with `%%sky --pip NAME`",
+    "env": "set variables with `%%sky --env NAME=VALUE`",
+    "set_env": "set variables with `%%sky --env NAME=VALUE`",
+    "cd": "use os.chdir()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellCode:
+    """A cell that was looked at.
+
+    Attributes:
+        source: its text as plain Python.
+        filename: what its tracebacks call it.
+        captures: names that it reads and that it has not certainly bound by then.
+        shadowing: builtins that it reads; they are captured only where the notebook has its own in their place.
+        outputs: names that it binds, or through which it assigns to an item or an attribute.
+        touched: names whose values it may change in another way; they come back if they did change.
+        deletes: names that it may unbind.
+        definitions: names bound by an import, a function or a class.
+        imports: dotted names of the modules that it may import.
+        unbound: for each name that is certainly read before anything in the cell binds it, the line.
+        is_stream: it has a `yield` of its own.
+        is_async: it has an `await` of its own.
+        shows_value: its last expression is displayed.
+        only: the names that `-o` asks back; None for all.
+        withheld: the option that keeps names of the notebook from the cell, if any.
+    """
+
+    source: str
+    filename: str
+    captures: tuple[str, ...] = ()
+    shadowing: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    unbound: tuple[tuple[str, int], ...] = ()
+    is_stream: bool = False
+    is_async: bool = False
+    shows_value: bool = False
+    only: tuple[str, ...] | None = None
+    withheld: str | None = None
+
+    def narrow(
+        self,
+        *,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        capture: bool = True,
+        without: Sequence[str] = (),
+    ) -> "CellCode":
+        """The cell with less, or other, names around it.
+
+        Args:
+            inputs: the only names to take along (`-i`).
+            outputs: the only names to bring back (`-o`), whether or not the cell seems to bind them.
+            capture: whether names are taken along at all (`--no-capture`).
+            without: names that the cell is given some other way.
+        """
+        code = self
+        if not capture:
+            code = replace(code, captures=(), shadowing=(), withheld="--no-capture")
+        elif inputs is not None:
+            code = replace(code, captures=_unique(inputs), shadowing=(), withheld="-i")
+        if outputs is not None:
+            code = replace(code, only=_unique(outputs))
+        left = tuple(name for name in code.captures if name not in without)
+        return replace(code, captures=left, unbound=tuple(pair for pair in code.unbound if pair[0] not in without))
+
+
+def transform_cell(raw: str) -> str:
+    """The cell `raw` as plain Python: `!command` and `%magic` become calls of `get_ipython()`."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(raw)
+
+
+def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -> CellCode:
+    """The names and the nature of the cell `source`, which `transform_cell` made plain Python.
+
+    Args:
+        source: the text of the cell.
+        filename: what its tracebacks call it.
+        first_line: number of the line on which the source starts, for the line numbers of tracebacks.
+
+    Raises:
+        SyntaxError: it is not Python.
+        UsageError: it returns, or uses a magic that only the notebook has.
+    """
+    source = "\n" * (first_line - 1) + source
+    tree = ast.parse(source, filename)
+    pointless = _pointless_magics(tree)
+    if pointless:
+        source = _without(pointless, source)
+        tree = ast.parse(source, filename)
+    program = build(source, filename)
+    names = find_names(tree, source, filename)
+    return CellCode(
+        source=source,
+        filename=filename,
+        captures=tuple(name for name in names.reads if name not in _EVERYWHERE),
+        shadowing=tuple(name for name in names.reads if name in _EVERYWHERE),
+        outputs=_unique((*names.binds, *names.changes)),
+        touched=tuple(names.touches),
+        deletes=tuple(names.deletes),
+        definitions=tuple(names.defines),
+        imports=_unique(imported_names(tree)),
+        unbound=tuple(pair for pair in names.unbound.items() if pair[0] not in _EVERYWHERE),
+        is_stream=program.is_stream,
+        is_async=program.is_async,
+        shows_value=program.shows_value,
+    )
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _pointless_magics(tree: ast.Module) -> list[ast.Expr]:
+    """The statements that are magics without a meaning on a node.
+
+    Raises:
+        UsageError: there is any other magic.
+    """
+    pointless = []
+    statements = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        magic = _magic(node)
+        if magic is None:
+            continue
+        name, mark, line = magic
+        if mark == "%%" or name not in _POINTLESS or id(node) not in statements:
+            instead = _INSTEAD.get(name, "run it in a cell without %%sky")
+            raise UsageError(
+                f"line {line}: {mark}{name} is a magic of the notebook, which nodes do not have; {instead}."
+            )
+        pointless.append(statements[id(node)])
+    return pointless
+
+
+def _magic(node: ast.AST) -> tuple[str, str, int] | None:
+    """Name, mark and line of the magic that `node` calls."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(
+                value=ast.Call(func=ast.Name(id="get_ipython")), attr="run_line_magic" | "run_cell_magic" as kind
+            ),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
+            return name, "%" if kind == "run_line_magic" else "%%", node.lineno
+    return None
+
+
+def _without(statements: Iterable[ast.Expr], source: str) -> str:
+    """The source with `pass` in the place of each of `statements`, on as many lines as it had."""
+    lines = source.split("\n")
+    for node in statements:
+        end = node.end_lineno or node.lineno
+        indent = lines[node.lineno - 1][: node.col_offset]
+        lines[node.lineno - 1 : end] = [f"{indent}pass", *([""] * (end - node.lineno))]
+    return "\n".join(lines)

@@ -1,0 +1,426 @@
+"""Which names a cell reads, binds, changes and deletes, found without running it.
+
+The walk follows the order in which the cell runs. A name that is certainly bound by then is the cell's own; any other
+that it reads comes from the notebook. What a function reads counts when the function is first used, not when it is
+defined: only then must the names be there.
+"""
+
+import ast
+import symtable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from skyward.worker.shell import names_in_command
+
+__all__ = ["Names", "find_names"]
+
+_OPAQUE = frozenset({"exec", "eval", "globals", "locals", "vars"})
+"""Functions that can bind names unseen."""
+
+_COMPREHENSIONS: dict[type[ast.expr], str] = {
+    ast.ListComp: "listcomp",
+    ast.SetComp: "setcomp",
+    ast.DictComp: "dictcomp",
+    ast.GeneratorExp: "genexpr",
+}
+"""What the symbol table calls their scopes."""
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of a cell, each in the order in which it is first met.
+
+    Attributes:
+        reads: read before the cell itself has certainly bound them.
+        binds: bound by the cell itself, or by a `global` of a function in it.
+        changes: names through which the cell assigns to an item or an attribute.
+        touches: names whose methods the cell calls, or that it hands to a call for its effect: they may change.
+        deletes: unbound by the cell.
+        defines: bound by an import, a function or a class.
+        unbound: for each name that is certainly read before anything binds it, the line.
+        opaque: the cell may bind names that cannot be seen here.
+    """
+
+    reads: dict[str, None] = field(default_factory=dict)
+    binds: dict[str, None] = field(default_factory=dict)
+    changes: dict[str, None] = field(default_factory=dict)
+    touches: dict[str, None] = field(default_factory=dict)
+    deletes: dict[str, None] = field(default_factory=dict)
+    defines: dict[str, None] = field(default_factory=dict)
+    unbound: dict[str, int] = field(default_factory=dict)
+    opaque: bool = False
+
+
+def find_names(tree: ast.Module, source: str, filename: str) -> Names:
+    """The names of the cell `tree`, parsed from `source`."""
+    walk = _Walk(_inner_scopes(symtable.symtable(source, filename, "exec")))
+    walk.block(tree.body)
+    names = walk.names
+    for name in walk.globals_bound:
+        names.binds[name] = None
+    if names.opaque:
+        names.unbound.clear()
+    names.unbound = {name: line for name, line in names.unbound.items() if name not in names.binds}
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """What a function, class or comprehension, with all inside it, takes from the globals, and what it binds there."""
+
+    reads: frozenset[str]
+    binds: frozenset[str]
+
+
+type _Key = tuple[str, int]
+
+
+def _inner_scopes(top: symtable.SymbolTable) -> dict[_Key, _Inner]:
+    """By name and line. Scopes of one name on one line count as one."""
+    found: dict[_Key, _Inner] = {}
+
+    def visit(table: symtable.SymbolTable) -> _Inner:
+        reads: set[str] = set()
+        binds: set[str] = set()
+        for symbol in table.get_symbols():
+            if not symbol.is_global():
+                continue
+            bound = symbol.is_assigned() or symbol.is_imported()
+            if symbol.is_referenced() or (bound and table.get_name() not in _COMPREHENSIONS.values()):
+                reads.add(symbol.get_name())  # `global n; n += 1` reads n too, though the table does not say so
+            if bound:
+                binds.add(symbol.get_name())
+        for child in table.get_children():
+            inside = visit(child)
+            reads |= inside.reads
+            binds |= inside.binds
+        key = (table.get_name(), table.get_lineno())
+        before = found.get(key, _Inner(frozenset(), frozenset()))
+        found[key] = _Inner(before.reads | reads, before.binds | binds)
+        return _Inner(frozenset(reads), frozenset(binds))
+
+    for child in top.get_children():
+        visit(child)
+    return found
+
+
+class _Walk(ast.NodeVisitor):
+    def __init__(self, inner: dict[_Key, _Inner]) -> None:
+        self.names = Names()
+        self.globals_bound: dict[str, None] = {}
+        self._inner = inner
+        self._bound: set[str] = set()
+        self._deferred: dict[str, frozenset[str]] = {}
+        self._local: set[str] = set()
+        self._sure = True
+        self._ended = False
+
+    # -- blocks and flow
+
+    def block(self, body: Iterable[ast.stmt]) -> None:
+        for statement in body:
+            self.visit(statement)
+
+    def _branches(self, *branches: Iterable[ast.AST], exhaustive: bool) -> None:
+        """Bodies of which one runs, or perhaps none: what every one binds is bound afterwards."""
+        before, sure, ended = self._bound, self._sure, self._ended
+        self._sure = False
+        outcomes = [] if exhaustive else [before]
+        for branch in branches:
+            self._bound, self._ended = set(before), ended
+            for node in branch:
+                self.visit(node)
+            if not self._ended:
+                outcomes.append(self._bound)
+        self._bound = set.intersection(*outcomes) if outcomes else set(before)
+        self._ended = ended or (exhaustive and not outcomes)
+        self._sure = sure and not self._ended
+
+    def _perhaps(self, *nodes: ast.AST) -> None:
+        self._branches(nodes, exhaustive=False)
+
+    def _end(self, node: ast.AST) -> None:
+        self.generic_visit(node)
+        self._ended = True
+
+    visit_Raise = visit_Break = visit_Continue = _end
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        self._branches(node.body, node.orelse, exhaustive=True)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self.visit(node.test)
+        self._branches([node.body], [node.orelse], exhaustive=True)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        self.visit(node.values[0])
+        self._perhaps(*node.values[1:])
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        self.visit(node.left)
+        self.visit(node.comparators[0])
+        self._perhaps(*node.comparators[1:])
+
+    def visit_While(self, node: ast.While) -> None:
+        self.visit(node.test)
+        self._perhaps(*node.body)
+        self._perhaps(*node.orelse)
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self._perhaps(node.target, *node.body)
+        self._perhaps(*node.orelse)
+
+    visit_For = visit_AsyncFor = _for
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> None:
+        sure = self._sure
+        for item in node.items:
+            self.visit(item)
+        self._sure = False  # it may swallow a NameError
+        self.block(node.body)
+        self._sure = sure and not self._ended
+
+    visit_With = visit_AsyncWith = _with
+
+    def _try(self, node: ast.Try | ast.TryStar) -> None:
+        before = set(self._bound)
+        self._branches([*node.body, *node.orelse], *([handler] for handler in node.handlers), exhaustive=True)
+        after = self._bound
+        if node.finalbody:
+            sure, self._sure = self._sure, False
+            self._bound = before & after if node.handlers else before
+            self.block(node.finalbody)
+            self._bound |= after
+            self._sure = sure
+
+    visit_Try = visit_TryStar = _try
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.type is not None:
+            self.visit(node.type)
+        if node.name:
+            self._bind(node.name)
+        self.block(node.body)
+        if node.name:
+            self._unbind(node.name)
+
+    def visit_Match(self, node: ast.Match) -> None:
+        self.visit(node.subject)
+        last = node.cases[-1]
+        wildcard = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None and last.guard is None
+        self._branches(*([case] for case in node.cases), exhaustive=wildcard)
+
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
+        self.generic_visit(node)
+        if node.name:
+            self._bind(node.name)
+
+    visit_MatchStar = visit_MatchAs
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        self.generic_visit(node)
+        if node.rest:
+            self._bind(node.rest)
+
+    # -- names
+
+    def visit_Name(self, node: ast.Name) -> None:
+        match node.ctx:
+            case ast.Load():
+                self._read(node.id, node.lineno)
+            case ast.Store():
+                self._bind(node.id)
+            case _:
+                self._read(node.id, node.lineno)
+                self._unbind(node.id)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self.visit(target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._unsure(node.annotation)
+        if node.value is not None:
+            self.visit(node.value)
+            self.visit(node.target)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self._read(node.target.id, node.lineno)
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_Subscript(self, node: ast.Subscript | ast.Attribute) -> None:
+        self.generic_visit(node)
+        root = _root(node)
+        if root is not None and not isinstance(node.ctx, ast.Load):
+            self.names.changes[root] = None
+
+    visit_Attribute = visit_Subscript
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute):
+            root = _root(node.func)
+            if root is not None:
+                self.names.touches[root] = None
+            elif node.func.attr in ("system", "getoutput"):
+                self._command(node)
+        elif isinstance(node.func, ast.Name) and node.func.id in _OPAQUE:
+            self.names.opaque = True
+
+    def _command(self, node: ast.Call) -> None:
+        """A `!command`, in which `$name` and `{expression}` stand for values."""
+        for text in node.args:
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                for name in names_in_command(text.value):
+                    self._read(name, node.lineno, sure=False)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        self.visit(node.value)
+        call = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(call, ast.Call):
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+                if isinstance(argument, ast.Name):
+                    self.names.touches[argument.id] = None
+
+    def visit_Global(self, node: ast.Global) -> None:
+        """At the top of a cell it says nothing new."""
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            if alias.name == "*":
+                self.names.opaque = True
+                continue
+            name = alias.asname or alias.name.partition(".")[0]
+            self._bind(name)
+            self.names.defines[name] = None
+
+    visit_ImportFrom = visit_Import
+
+    # -- scopes inside the cell
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        arguments = node.args
+        for part in (*node.decorator_list, *arguments.defaults, *(d for d in arguments.kw_defaults if d)):
+            self.visit(part)
+        bound = set(self._bound)
+        self._bound |= _type_parameters(node)
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        annotations = [parameter.annotation for parameter in parameters if parameter is not None]
+        for annotation in (*annotations, node.returns):
+            if annotation is not None:
+                self._unsure(annotation)
+        self._bound = bound
+        self._define(node, bool(node.decorator_list))
+
+    visit_FunctionDef = visit_AsyncFunctionDef = _function
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            self.visit(part)
+        self._class_body(node)
+        self._define(node, bool(node.decorator_list or node.keywords))
+
+    def _class_body(self, node: ast.ClassDef) -> None:
+        """The body runs at once, in a scope of its own, and leaves nothing bound outside it."""
+        outer, bound, deferred = self.names, set(self._bound), dict(self._deferred)
+        self.names = Names()
+        self._bound |= _type_parameters(node)
+        self.block(node.body)
+        body, self.names, self._bound, self._deferred = self.names, outer, bound, deferred
+        self.names.reads |= body.reads
+        self.names.unbound = body.unbound | self.names.unbound
+        self.names.opaque |= body.opaque
+
+    def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, used_at_once: bool) -> None:
+        inner = self._inside(node.name, node.lineno)
+        self._bind(node.name)
+        self.names.defines[node.name] = None
+        self._deferred[node.name] = inner.reads
+        if used_at_once:
+            self._use(node.name)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
+            self.visit(default)
+        self._all_of("lambda", node.lineno)
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        self.visit(node.generators[0].iter)
+        self._all_of(_COMPREHENSIONS[type(node)], node.lineno)
+        hidden = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
+        for part in ast.walk(node):
+            match part:
+                case ast.NamedExpr(target=target):
+                    self.names.binds[target.id] = None
+                case ast.Call(func=ast.Attribute() as func):
+                    root = _root(func)
+                    if root is not None and root not in hidden:
+                        self.names.touches[root] = None
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    def visit_TypeAlias(self, node: ast.TypeAlias) -> None:
+        assert isinstance(node.name, ast.Name)
+        self._all_of(node.name.id, node.lineno)
+        self._bind(node.name.id)
+
+    # -- what is noted
+
+    def _inside(self, name: str, line: int) -> _Inner:
+        inner = self._inner.get((name, line), _Inner(frozenset(), frozenset()))
+        for bound in sorted(inner.binds):
+            self.globals_bound[bound] = None
+        self.names.opaque |= not _OPAQUE.isdisjoint(inner.reads)
+        return inner
+
+    def _all_of(self, name: str, line: int) -> None:
+        """Everything that an inner scope reads is read here, if it runs at all."""
+        for read in sorted(self._inside(name, line).reads):
+            self._read(read, line, sure=False)
+
+    def _unsure(self, node: ast.AST) -> None:
+        sure, self._sure = self._sure, False
+        self.visit(node)
+        self._sure = sure
+
+    def _read(self, name: str, line: int, *, sure: bool = True) -> None:
+        if name in self._bound:
+            self._use(name)
+            return
+        self.names.reads[name] = None
+        if sure and self._sure and not self._ended:
+            self.names.unbound.setdefault(name, line)
+
+    def _use(self, name: str) -> None:
+        for read in sorted(self._deferred.pop(name, ())):
+            self._read(read, 0, sure=False)
+
+    def _bind(self, name: str) -> None:
+        self._bound.add(name)
+        self._deferred.pop(name, None)
+        self.names.binds[name] = None
+
+    def _unbind(self, name: str) -> None:
+        self._bound.discard(name)
+        self.names.deletes[name] = None
+
+
+def _type_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
+    return {parameter.name for parameter in node.type_params if hasattr(parameter, "name")}
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name that a chain of attributes, items and calls starts from: `df` of `df.loc[0].x`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
