@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import Token
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from skyward.console import ConsoleSink
 from skyward.control import background
@@ -23,7 +23,7 @@ from skyward.control.work import Sink, Work
 from skyward.dispatch import Dispatcher
 from skyward.errors import NotOnNodeError, OperatorError, PoolClosedError
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
-from skyward.specs import Nodes, NodesLike, Options, Spec, resolve
+from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve
 
 __all__ = ["Compute", "On"]
 
@@ -44,8 +44,10 @@ class Compute:
         SpecError: a field is unknown, given twice, or has a value that is not allowed.
     """
 
-    def __init__(self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Any) -> None:
-        self._specs, self._options = resolve(specs, options, fields)
+    def __init__(
+        self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Unpack[ComputeFields]
+    ) -> None:
+        self._specs, self._options = resolve(specs, options, fields, name)
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
         self._dispatch: Dispatcher | None = None

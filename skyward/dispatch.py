@@ -1,14 +1,15 @@
 """From pending functions to tasks on the loop: pickling on the calling thread, futures for what comes back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from skyward.control import background
 from skyward.control.pool import BroadcastWork, Pool
 from skyward.control.run import Run
-from skyward.control.streams import Feeder, RemoteIterator, feeder
-from skyward.control.work import Arrived, PreparedCode, Sink, TaskFuture, Work
+from skyward.control.streams import Feeder, StreamBuffer, feeder
+from skyward.control.work import PreparedCode, Sink, TaskFuture, Work
 from skyward.errors import PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
 from skyward.specs import Options
@@ -50,7 +51,7 @@ class Dispatcher:
         timeout = pending.timeout
         if timeout is None and not streams:
             timeout = self._options.default_compute_timeout
-        return Work(code, call, TaskFuture(), sink, timeout, RemoteIterator() if streams else None, feeders)
+        return Work(code, call, TaskFuture(), sink, timeout, StreamBuffer() if streams else None, feeders)
 
     def _run(self, work: Work) -> Run[Any]:
         pool = self._pool
@@ -113,7 +114,7 @@ class Dispatcher:
                 future.set_exception(error)
                 stop()
             elif not left:
-                future.set_result(_Results(tuple(run.future for run in runs)))  # type: ignore[arg-type]  # decoded later
+                future.set_result(_Results([run.future for run in runs], tuple))  # type: ignore[arg-type]  # decoded later
 
         future.stop_with(stop)
         if not runs:
@@ -123,17 +124,16 @@ class Dispatcher:
         return future
 
 
-class _Results(Arrived):
+@dataclass(frozen=True, slots=True)
+class _Results:
     """Results that are decoded when the future of their group is asked for them."""
 
-    __slots__ = ("_futures",)
+    futures: Sequence[Future[Any]]
+    make: Callable[[Iterable[Any]], Any]
 
-    def __init__(self, futures: Sequence[Future[Any]]) -> None:
-        object.__setattr__(self, "_futures", tuple(futures))
-
-    def decode(self) -> tuple[Any, ...]:
+    def decode(self) -> Any:
         """The results, in order."""
-        return tuple(future.result() for future in self._futures)
+        return self.make(future.result() for future in self.futures)
 
 
 def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
@@ -153,7 +153,7 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
     elif any(work.future.cancelled() for work in works):
         future.end_cancelled("The broadcast was cancelled.")
     else:
-        future.set_result(_Results([work.future for work in works]))  # type: ignore[arg-type]  # decoded later
+        future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
 
 
 def prepare_code(function: Callable[..., Any]) -> PreparedCode:

@@ -91,6 +91,11 @@ class Node:
         if self._channel is not None:
             self._channel.send(command)
 
+    def flush(self) -> None:
+        """Send now what was told."""
+        if self._channel is not None:
+            self._channel.flush()
+
     def submit(self, work: Work, attempt: int, share: tuple[int, int] | None, failed: Callable[[str], None]) -> None:
         """Send a task, after the blobs it needs. `failed` is told if those do not get through."""
         blobs = {**work.code.outgoing.blobs, **work.call.blobs}

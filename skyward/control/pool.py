@@ -4,7 +4,6 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 """
 
 import asyncio
-import contextlib
 import pickle
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,17 +11,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skyward.control import nodes
 from skyward.control import task_messages as tasks
+from skyward.control.fleet import Fleet
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.node import Node
 from skyward.control.settle import settle
-from skyward.control.snapshot import NodeView, PoolSnapshot
+from skyward.control.snapshot import PoolSnapshot
 from skyward.control.tasks import TaskManager
 from skyward.control.work import Arrived, Work
 from skyward.errors import NodeStartError, PoolClosedError, UsageError
-from skyward.provider import Instance
 from skyward.specs import Nodes, Options, Spec
 from skyward.wire.messages import (
     Blob,
@@ -35,7 +33,6 @@ from skyward.wire.messages import (
     Need,
     Output,
     Started,
-    Topology,
     Yielded,
 )
 from skyward.wire.payload import blobs_of
@@ -61,25 +58,18 @@ class Pool:
 
     def __init__(self, name: str, spec: Spec, options: Options, say: Callable[[str], None]) -> None:
         self.name = name
-        self.spec = spec
-        self.options = options
-        self.nodes_wanted: Nodes = Nodes.of(spec.nodes)
         self._say = say
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
         self._tasks = TaskManager(options.retry_on_interruption)
-        self._reconciler = nodes.Reconciler()
         self._launcher = Launcher(name, spec, options)
-        self._nodes: dict[int, Node] = {}
+        self._fleet = Fleet(name, self._launcher, Nodes.of(spec.nodes), self)
         self._works: dict[int, Work] = {}
         self._arrived: dict[int, Arrived] = {}
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._progress = asyncio.Event()
-        self._failure = ""
-        self._counts = {"done": 0, "failed": 0}
-        self._ticking = False
         self._draining: set[int] = set()
-        self._launches: dict[int, object] = {}
+        self._ticking = False
+        self._done = self._failed = 0
 
     # Opening and closing.
 
@@ -100,19 +90,11 @@ class Pool:
             for note in self._launcher.notes:
                 self._say(note)
             self._life.move("provisioning", _now())
-            self._reconcile(nodes.Resize(self.nodes_wanted.min))
-            await self._until_ready()
+            await self._fleet.open()
         except BaseException:
             await self.close()
             raise
         self._life.move("ready", _now())
-
-    async def _until_ready(self) -> None:
-        while self._reconciler.count("active") < self.nodes_wanted.threshold:
-            if self._reconciler.desired - len(self._reconciler.given_up) < self.nodes_wanted.threshold:
-                raise NodeStartError(self._failure)
-            self._progress.clear()
-            await self._progress.wait()
 
     async def close(self) -> None:
         """Stop what runs, give every machine back. Twice does no harm."""
@@ -130,9 +112,7 @@ class Pool:
             settle(work, closed)
         self._works.clear()
         self._finish_broadcasts()
-        await asyncio.gather(*(node.close() for node in self._nodes.values()))
-        self._nodes.clear()
-        await self._launcher.teardown()
+        await self._fleet.close()
         self._life.move("closed", _now())
 
     def _finish_broadcasts(self) -> None:
@@ -149,8 +129,8 @@ class Pool:
             for work in works:
                 settle(work, closed)
             return
-        if target is not None and target not in self._reconciler.states:
-            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {self._rank_text()}.")
+        if target is not None and target not in self._fleet.ranks:
+            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {_listed(self._fleet.ranks)}.")
             for work in works:
                 settle(work, error)
             return
@@ -162,7 +142,7 @@ class Pool:
         for numbers, again in ((replayable, True), (once, False)):
             if numbers:
                 self._do(tasks.Submitted(tuple(numbers), target, again))
-        self._fail_if_hopeless()
+        self.changed()
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs."""
@@ -190,27 +170,29 @@ class Pool:
     def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
         """Get a large element of a stream from its node; from any thread."""
         rank = work.nodes[-1]
-        node = self._nodes.get(rank)
+        node = self._fleet.nodes.get(rank)
         if node is None:
             raise ConnectionError(f"node {rank}, which holds the element, is gone")
         return node.fetch(blob)
 
     def _node_of(self, task: int) -> Node | None:
         rank = self._tasks.node_of(task)
-        return None if rank is None else self._nodes.get(rank)
+        return None if rank is None else self._fleet.nodes.get(rank)
 
     def _do(self, message: tasks.Message) -> None:
+        sent: set[int] = set()
         for effect in self._tasks.handle(message, _now()):
             match effect:
                 case tasks.Send(task, rank, attempt, share):
-                    self._send(self._works[task], self._nodes[rank], attempt, share)
+                    self._send(self._works[task], self._fleet.nodes[rank], attempt, share)
+                    sent.add(rank)
                 case tasks.Settle(task, outcome, reason):
                     self._settle(task, outcome, reason)
                 case tasks.Stop(task, rank):
-                    if (node := self._nodes.get(rank)) is not None and not node.stop_task(task):
+                    if (node := self._fleet.nodes.get(rank)) is not None and not node.stop_task(task):
                         self._do(tasks.Ended(task, rank, "cancelled", 0.0))
                 case tasks.Recall(task, rank):
-                    if (node := self._nodes.get(rank)) is not None and not node.stop_task(task, recall=True):
+                    if (node := self._fleet.nodes.get(rank)) is not None and not node.stop_task(task, recall=True):
                         self._do(tasks.Ended(task, rank, "returned", 0.0))
                 case tasks.Member(broadcast, task, rank):
                     owner = self._broadcasts[broadcast]
@@ -219,13 +201,15 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
+        for rank in sent:
+            self._fleet.nodes[rank].flush()
         self._after_tasks()
 
     def _after_tasks(self) -> None:
         for rank in tuple(self._draining):
             if not self._tasks.busy(rank):
                 self._draining.discard(rank)
-                self._reconcile(nodes.Emptied(rank))
+                self._fleet.emptied(rank)
         if self._tasks.waits() and not self._ticking:
             self._ticking = True
             asyncio.get_running_loop().call_later(TICK, self._tick)
@@ -270,13 +254,17 @@ class Pool:
         work = self._works.pop(task, None)
         if work is None:
             return
-        self._counts["done" if outcome == "value" else "failed"] += 1
+        if outcome == "value":
+            self._done += 1
+        else:
+            self._failed += 1
         settle(work, outcome, reason, self._arrived.pop(task, None))
 
     # Events of nodes.
 
-    def _on_event(self, node: Node, event: Event) -> None:
-        if self._nodes.get(node.rank) is not node:
+    def heard(self, node: Node, event: Event) -> None:
+        """An event of a node."""
+        if self._fleet.nodes.get(node.rank) is not node:
             return
         work = self._works.get(event.task)
         match event:
@@ -325,149 +313,78 @@ class Pool:
             self._arrived[event.task] = arrived
         self._do(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
 
-    # Nodes.
+    # What the fleet says.
+
+    def joined(self, rank: int) -> None:
+        """A node can take tasks."""
+        self._draining.discard(rank)
+        self._do(tasks.NodeJoined(rank, self._launcher.slots))
+
+    def draining(self, rank: int) -> None:
+        """A node is to take no more tasks."""
+        self._draining.add(rank)
+        asyncio.get_running_loop().call_soon(self._do, tasks.NodeDraining(rank))
+
+    def lost(self, rank: int, reason: str) -> None:
+        """A node died."""
+        self._draining.discard(rank)
+        self._do(tasks.NodeLost(rank, reason))
+
+    def removed(self, rank: int, reason: str) -> None:
+        """No node will have this rank for now."""
+        self._draining.discard(rank)
+        self._do(tasks.NodeRemoved(rank, reason))
+
+    def changed(self) -> None:
+        """The nodes have changed. What waits fails when none is left to wait for: it would wait for ever."""
+        if self.state != "ready" or not self._fleet.hopeless:
+            return
+        error = NodeStartError(self._fleet.failure or f"Pool {self.name!r} has no nodes; add some with resize().")
+        works = tuple(self._works.values())
+        for work in works:
+            settle(work, error)
+        self._do(tasks.Cancel(tuple(work.task for work in works)))
+
+    def busy(self, rank: int) -> int:
+        """Slots in use on a node."""
+        return self._tasks.busy(rank)
+
+    def say(self, text: str) -> None:
+        """Tell the user."""
+        self._say(text)
 
     def resize(self, wanted: Nodes) -> None:
         """Change how many nodes there are. Nodes that go finish their tasks first."""
-        self.nodes_wanted = wanted
-        self._reconcile(nodes.Resize(max(wanted.min, min(self._reconciler.desired, wanted.ceiling))))
-
-    def _reconcile(self, message: nodes.Message) -> None:
-        launches: dict[float, list[int]] = {}
-        for effect in self._reconciler.handle(message, _now()):
-            match effect:
-                case nodes.Launch(rank, delay):
-                    launches.setdefault(delay, []).append(rank)
-                case nodes.Activate(rank):
-                    self._activate(rank)
-                case nodes.Drain(rank):
-                    self._drain(rank)
-                case nodes.Terminate(rank, reason):
-                    self._terminate(rank, reason)
-                case nodes.GiveUp(rank, reason):
-                    self._failure = f"Pool {self.name!r} could not start node {rank}: {reason}"
-                    self._say(self._failure)
-                    self._do(tasks.NodeRemoved(rank, self._failure))
-        for delay, ranks in launches.items():
-            self._spawn(self._launch(ranks, delay))
-        self._progress.set()
-        self._fail_if_hopeless()
-
-    async def _launch(self, ranks: Sequence[int], delay: float) -> None:
-        launch = object()
-        self._launches.update(dict.fromkeys(ranks, launch))
-        await asyncio.sleep(delay)
-        wanted = [rank for rank in ranks if self._launches.get(rank) is launch]
-        try:
-            instances = await self._launcher.provision(len(wanted))
-        except Exception as error:
-            for rank in wanted:
-                self._reconcile(nodes.Failed(rank, str(error)))
-            return
-        for rank in wanted[len(instances) :]:
-            self._reconcile(nodes.Failed(rank, "the provider had no machine for it"))
-        await asyncio.gather(*(self._bring_up(*pair, launch) for pair in zip(wanted, instances, strict=False)))
-
-    async def _bring_up(self, rank: int, instance: Instance, launch: object) -> None:
-        if self._launches.get(rank) is not launch:  # it was scaled away meanwhile
-            await self._launcher.terminate(instance)
-            return
-        node = self._nodes[rank] = Node(rank, instance, self._on_event, self._on_lost)
-        try:
-            await self._launcher.start(node)
-        except Exception as error:
-            if self._nodes.get(rank) is node:
-                self._reconcile(nodes.Failed(rank, str(error)))
-        else:
-            self._reconcile(nodes.Joined(rank))
-
-    def _activate(self, rank: int) -> None:
-        self._draining.discard(rank)
-        self._announce()
-        self._do(tasks.NodeJoined(rank, self._launcher.slots))
-
-    def _announce(self) -> None:
-        """Tell every node who its peers are."""
-        for node in self._nodes.values():
-            if node.phase == "ready":
-                node.tell(Topology(self._launcher.topology(node, self._nodes, self._reconciler.desired)))
-
-    def _drain(self, rank: int) -> None:
-        self._do(tasks.NodeDraining(rank))
-        self._draining.add(rank)
-        asyncio.get_running_loop().call_soon(self._after_tasks)
-
-    def _terminate(self, rank: int, reason: str) -> None:
-        self._draining.discard(rank)
-        self._launches.pop(rank, None)
-        node = self._nodes.pop(rank, None)
-        if rank < self._reconciler.desired:
-            self._do(tasks.NodeLost(rank, f"node {rank} died: {reason}"))
-        else:
-            self._do(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"))
-        self._spawn(self._give_back(rank, node))
-
-    async def _give_back(self, rank: int, node: Node | None) -> None:
-        with contextlib.suppress(Exception):  # a machine that cannot be given back now is, at teardown
-            if node is not None:
-                await node.close()
-                await self._launcher.terminate(node.instance)
-        self._reconcile(nodes.Terminated(rank))
-
-    def _on_lost(self, node: Node, reason: str) -> None:
-        if self._nodes.get(node.rank) is node and node.phase == "ready":
-            self._reconcile(nodes.Lost(node.rank, reason))
-
-    def _fail_if_hopeless(self) -> None:
-        """Fail what waits when no node is up or coming: it would wait for ever."""
-        if self.state != "ready" or self._reconciler.count("waiting", "active", "draining", "stopping"):
-            return
-        error = NodeStartError(self._failure or f"Pool {self.name!r} has no nodes; add some with resize().")
-        works = tuple(self._works.values())
-        self._do(tasks.Cancel(tuple(work.task for work in works)))
-        for work in works:
-            settle(work, error)
+        self._fleet.resize(wanted)
 
     # Looking at it.
 
     def holds(self, key: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold a blob."""
-        return frozenset(rank for rank, node in self._nodes.items() if node.holds(key))
+        return frozenset(rank for rank, node in tuple(self._fleet.nodes.items()) if node.holds(key))
 
     def snapshot(self) -> PoolSnapshot:
         """What there is now."""
-        views = []
-        for rank, state in self._reconciler.states.items():
-            node = self._nodes.get(rank)
-            views.append(
-                NodeView(
-                    rank=rank,
-                    state=state,
-                    phase=node.phase if node is not None else "requested",
-                    address=node.address if node is not None else "",
-                    slots=self._launcher.slots,
-                    busy=self._tasks.busy(rank),
-                )
-            )
         return PoolSnapshot(
             name=self.name,
             state=self.state,
             provider=self._launcher.provider_name,
-            nodes=tuple(views),
+            nodes=self._fleet.views(),
             queued=self._tasks.queued,
             running=self._tasks.running,
-            done=self._counts["done"],
-            failed=self._counts["failed"],
-            min=self.nodes_wanted.min,
-            max=self.nodes_wanted.ceiling,
-            desired=self._reconciler.desired,
+            done=self._done,
+            failed=self._failed,
+            min=self._fleet.wanted.min,
+            max=self._fleet.wanted.ceiling,
+            desired=self._fleet.desired,
         )
-
-    def _rank_text(self) -> str:
-        return ", ".join(map(str, self._reconciler.states)) or "none"
 
 
 def _now() -> float:
     return time.monotonic()
 
 
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, ranks)) or "none"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from skyward.control.streams import RemoteIterator
+from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import Work
 from skyward.errors import OperatorError
 
@@ -19,7 +19,7 @@ class Run[T]:
             the generator returned, at the end of the stream.
     """
 
-    def __init__(self, future: Future[T], works: Callable[[], Sequence[Work]], stream: RemoteIterator | None) -> None:
+    def __init__(self, future: Future[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
         self.future = future
         self._works = works
         self._stream = stream
@@ -29,15 +29,15 @@ class Run[T]:
         """Whether it is a generator function's, so that `items()` gives its elements."""
         return self._stream is not None
 
-    def items(self) -> Any:
-        """The elements of a generator function as they arrive. Closing the iterator stops the generator.
+    def items(self) -> RemoteIterator:
+        """The elements of a generator function as they arrive. Closing or dropping the iterator stops the generator.
 
         Raises:
             OperatorError: the function is no generator function.
         """
         if self._stream is None:
             raise OperatorError("Only a generator function has items; take the result from `.future`.")
-        return self._stream
+        return RemoteIterator(self._stream)
 
     def cancel(self) -> bool:
         """Stop the work on its nodes; False if it is over. The future ends when the nodes have stopped."""

@@ -13,15 +13,11 @@ from skyward.wire.flow import WINDOW, cost
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode, encode, outgoing
 
-__all__ = ["Feeder", "RemoteIterator"]
+__all__ = ["Feeder", "RemoteIterator", "StreamBuffer", "feeder"]
 
 
-class RemoteIterator(Iterator[Any]):
-    """The elements of a generator that runs on a node, as they arrive; at most a window of them waits here.
-
-    Closing it, or dropping it, stops the generator. What the generator raises is raised here, after every element that
-    it yielded before.
-    """
+class StreamBuffer:
+    """Elements that have arrived from a generator and were not taken yet; at most a window of them."""
 
     def __init__(self) -> None:
         self._credit: Callable[[int], None] = _unconnected
@@ -31,7 +27,6 @@ class RemoteIterator(Iterator[Any]):
         self._items: deque[Payload] = deque()
         self._consumed = 0
         self._ended = False
-        self._closed = False
         self._end: Callable[[], Any] | None = None
         self.received = 0
 
@@ -44,47 +39,68 @@ class RemoteIterator(Iterator[Any]):
     def arrive(self, items: tuple[Payload, ...]) -> None:
         """Queue elements."""
         with self._changed:
-            self._items.extend(items)
             self.received += len(items)
-            self._changed.notify_all()
+            if not self._ended:
+                self._items.extend(items)
+                self._changed.notify_all()
 
     def finish(self, end: Callable[[], Any]) -> None:
         """The stream is over. `end` gives what the generator returned, or raises what ended it."""
         with self._changed:
-            self._ended = True
-            self._end = end
-            self._changed.notify_all()
+            if not self._ended:
+                self._ended, self._end = True, end
+                self._changed.notify_all()
 
-    def __iter__(self) -> Self:
-        return self
+    def take(self) -> Any:
+        """The next element, once there is one.
 
-    def __next__(self) -> Any:
+        Raises:
+            StopIteration: the stream is over; its value is what the generator returned.
+        """
         with self._changed:
             while not self._items and not self._ended:
                 self._changed.wait()
-            payload = self._items.popleft() if self._items else None
-        if payload is None:
-            end, self._end = self._end, None
-            if end is None or self._closed:
-                raise StopIteration
-            raise StopIteration(end())
+            if not self._items:
+                end, self._end = self._end, None
+                raise StopIteration(end() if end is not None else None)
+            payload = self._items.popleft()
+            last = not self._items
         self._consumed += cost(payload)
-        if self._consumed >= WINDOW // 4 or not self._items:
+        if self._consumed >= WINDOW // 4 or last:
             self._credit(self._consumed)
             self._consumed = 0
         return decode(payload, self._fetch)
 
     def close(self) -> None:
-        """Stop the generator on its node. Twice does no harm."""
+        """Stop the generator on its node, unless it has ended. Twice does no harm."""
         with self._changed:
-            if self._closed or self._ended:
-                self._closed = True
-                return
-            self._closed = True
-            self._ended = True
             self._items.clear()
+            if self._ended:
+                return
+            self._ended = True
             self._changed.notify_all()
         self._stop()
+
+
+class RemoteIterator(Iterator[Any]):
+    """The elements of a generator that runs on a node, as they arrive.
+
+    Closing it, or dropping it, stops the generator. What the generator raises is raised here, after every element that
+    it yielded before.
+    """
+
+    def __init__(self, buffer: StreamBuffer) -> None:
+        self._buffer = buffer
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self._buffer.take()
+
+    def close(self) -> None:
+        """Stop the generator on its node. Twice does no harm."""
+        self._buffer.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,13 +4,14 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode
 
-__all__ = ["Arrived", "PreparedCode", "Sink", "TaskFuture", "Work"]
+__all__ = ["Arrived", "PreparedCode", "Sink", "TaskFuture", "Undecoded", "Work"]
 
 
 class Sink(Protocol):
@@ -34,9 +35,17 @@ class PreparedCode:
     name: str
 
 
+@runtime_checkable
+class Undecoded(Protocol):
+    """A value that is here but not decoded: that is left to the thread that wants it."""
+
+    def decode(self) -> Any:
+        """The value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A value that is here but not decoded: that is left to the thread that wants it."""
+    """What a node sent, with its blobs."""
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
@@ -103,7 +112,7 @@ class TaskFuture[T](Future[T]):
             if self._decoded:
                 return
             try:
-                self._value = arrived.decode() if isinstance(arrived, Arrived) else arrived
+                self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
             except Exception as error:
                 self._error = RemoteError(
                     f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "
@@ -142,8 +151,8 @@ class Work:
     future: TaskFuture[Any]
     sink: Sink
     timeout: float | None = None
-    stream: Any = None
-    feeders: tuple[Any, ...] = ()
+    stream: StreamBuffer | None = None
+    feeders: tuple[Feeder, ...] = ()
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None

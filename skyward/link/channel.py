@@ -66,6 +66,9 @@ class Channel:
         self._confirmed_at = 0.0
         self._collecting: asyncio.Task[None] | None = None
         self._outgoing: list[Command] = []
+        self._heard = 0.0
+        self._asked = 0.0
+        self._closed = False
 
     async def connect(self) -> None:
         """Reach the node.
@@ -79,15 +82,21 @@ class Channel:
         except (*_BROKEN, Refused) as error:
             raise NodeStartError(f"the worker at {self._address} cannot be reached: {error}") from error
         self._ref = reference(self._client, self._address)
-        self._collecting = asyncio.get_running_loop().create_task(self._collect())
+        loop = asyncio.get_running_loop()
+        self._heard = loop.time()
+        self._collecting = loop.create_task(self._collect())
+        loop.call_later(1.0, self._watch)
 
     def send(self, command: Command) -> None:
-        """Send a command. Those sent before the loop comes round go as one message."""
+        """Send a command. Those sent before the loop comes round, or before `flush`, go as one message."""
         if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._outgoing.append(command)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send now what was given to `send`."""
+        if not self._outgoing:
+            return
         outgoing, self._outgoing = self._outgoing, []
         if not self._unconfirmed:
             self._confirmed_at = asyncio.get_running_loop().time()
@@ -110,27 +119,47 @@ class Channel:
             self._ref.tell(Commands(self._token, first, tuple(batch)))
 
     async def _collect(self) -> None:
+        """Ask for events again and again, until the node is lost."""
         loop = asyncio.get_running_loop()
-        heard = loop.time()
         while True:
             try:
-                async with asyncio.timeout(ANSWER_WITHIN):
-                    batch = await self._ref.ask(Collect(self._token, self._seen))
+                batch = await self._ref.ask(Collect(self._token, self._seen))
             except _BROKEN as error:
-                silent = loop.time() - heard
-                if silent >= self._grace:
-                    self._on_lost(f"it has not answered for {silent:.0f} s ({type(error).__name__})")
+                if self._is_silent(loop.time(), type(error).__name__):
                     return
                 await asyncio.sleep(_RETRY)
                 self._ref = reference(self._client, self._address)
                 self._send_again()
                 continue
-            heard = loop.time()
-            self._confirm(batch.received, heard)
+            self._heard = loop.time()
+            self._confirm(batch.received, self._heard)
             for number, event in enumerate(batch.events, batch.first):
                 if number > self._seen:
                     self._seen = number
                     self._on_event(event)
+
+    def _is_silent(self, now: float, sign: str) -> bool:
+        """Whether the node has been silent for too long; says so once."""
+        silent = now - self._heard
+        if silent < self._grace or self._closed:
+            return False
+        self._closed = True
+        self._on_lost(f"it has not answered for {silent:.0f} s ({sign})")
+        return True
+
+    def _watch(self) -> None:
+        """Look once a second whether answers still come. A timer for each question would cost more than the question."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._closed or self._is_silent(now, "no answer"):
+            return
+        if now - max(self._heard, self._asked) > ANSWER_WITHIN and self._collecting is not None:
+            self._collecting.cancel()
+            self._asked = now
+            self._ref = reference(self._client, self._address)
+            self._collecting = loop.create_task(self._collect())
+            self._send_again()
+        loop.call_later(1.0, self._watch)
 
     def _confirm(self, received: int, now: float) -> None:
         if received >= self._first:
@@ -148,8 +177,9 @@ class Channel:
 
     async def close(self) -> None:
         """Send what is left and let go of the node. Twice does no harm."""
+        self._closed = True
         if self._outgoing:
-            self._flush()
+            self.flush()
             await asyncio.sleep(0)
         if self._collecting is not None:
             self._collecting.cancel()

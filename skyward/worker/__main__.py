@@ -50,6 +50,7 @@ class Settings:
 async def _listen(settings: Settings, agent: Agent, announce: int, ended: asyncio.Event) -> None:
     """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
     receive_with(agent.receive)
+    agent.beat()
     bulk = BulkServer(settings.host, settings.token, agent.store)
     cluster = Cluster(bind=f"{settings.host}:{settings.port}")
     async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1)) as system:

@@ -78,7 +78,7 @@ class Agent:
         self._children: list[ProcessSlot] = []
         self._received = 0
         self._waiting: Ref[Batch] | None = None
-        self._held: asyncio.TimerHandle | None = None
+        self._waiting_since = 0.0
         self._flushing = False
         self._flushed = 0.0
         self._ticking = False
@@ -204,10 +204,8 @@ class Agent:
     def _collect(self, collect: Collect) -> None:
         self._outbox.acknowledge(collect.acknowledged)
         self._outbox.rewind()  # nothing unless an answer was lost
-        if self._held is not None:
-            self._held.cancel()
         self._waiting = collect.reply_to
-        self._held = self._loop.call_later(HOLD, self._answer)
+        self._waiting_since = time.monotonic()
         self._flush()
 
     def _wake(self, urgent: bool) -> None:
@@ -222,13 +220,16 @@ class Agent:
 
     def _answer(self) -> None:
         waiting, self._waiting = self._waiting, None
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
         if waiting is not None:
             first, events = self._outbox.take()
             self._flushed = time.monotonic()
             waiting.tell(Batch(first, events, self._received))
+
+    def beat(self) -> None:
+        """Answer what has waited for `HOLD`; again and again. One timer, because one for each `Collect` costs more."""
+        if time.monotonic() - self._waiting_since >= HOLD:
+            self._answer()
+        self._loop.call_later(HOLD / 2, self.beat)
 
     def _shutdown(self) -> None:
         self._outbox.close()

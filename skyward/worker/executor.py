@@ -137,10 +137,12 @@ class Executor:
 
     def _stop(self, run: _Run, reason: Reason) -> None:
         now = time.monotonic()
+        run.again = now + _AGAIN
         if run.stopping is None:
             run.stopping, run.since = reason, now
-        run.again = now + _AGAIN
-        run.job.stop()
+            run.job.stop()
+            if run.job.submit.stream:
+                return  # a generator ends at its next element, with its `finally` blocks undisturbed
         run.slot.interrupt(run.stopping)
 
     def tick(self) -> None:
