@@ -1,0 +1,177 @@
+"""Skyward: run Python functions on ephemeral nodes. `import skyward as sky`.
+
+Public names load when they are first used, so that the import is fast and brings nothing along.
+"""
+
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False  # the type checkers know the name; importing `typing` for it would cost more than all of this
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+    from skyward_providers.local import Local
+
+    from skyward import accelerators, errors, time
+    from skyward.accelerators import Accelerator
+    from skyward.compute import Compute
+    from skyward.errors import (
+        IllegalMoveError,
+        MissingModuleError,
+        NodeLostError,
+        NodeStartError,
+        NoOffersError,
+        NoPoolError,
+        NotOnNodeError,
+        NotPicklableError,
+        OperatorError,
+        PayloadError,
+        PoolClosedError,
+        ProviderMissingError,
+        ProvisioningError,
+        RemoteError,
+        RemoteTraceback,
+        SkywardError,
+        SpecError,
+        TaskCancelledError,
+        TaskError,
+        TaskTimeoutError,
+        TooLargeError,
+        UsageError,
+    )
+    from skyward.function import SkyFunction, function, main
+    from skyward.instance import InstanceInfo, instance_info, is_head
+    from skyward.output import silent, stderr, stdout
+    from skyward.pending import PendingFunction, PendingFunctionGroup, gather
+    from skyward.sharding import shard
+    from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
+    from skyward.target import sky
+
+__all__ = [
+    "Accelerator",
+    "Compute",
+    "IllegalMoveError",
+    "Image",
+    "InstanceInfo",
+    "Local",
+    "MissingModuleError",
+    "NoOffersError",
+    "NoPoolError",
+    "NodeLostError",
+    "NodeStartError",
+    "Nodes",
+    "NotOnNodeError",
+    "NotPicklableError",
+    "OperatorError",
+    "Options",
+    "PayloadError",
+    "PendingFunction",
+    "PendingFunctionGroup",
+    "PipIndex",
+    "PoolClosedError",
+    "ProviderMissingError",
+    "ProvisioningError",
+    "RemoteError",
+    "RemoteTraceback",
+    "SkyFunction",
+    "SkywardError",
+    "Spec",
+    "SpecError",
+    "TaskCancelledError",
+    "TaskError",
+    "TaskTimeoutError",
+    "TooLargeError",
+    "UsageError",
+    "Volume",
+    "Worker",
+    "accelerators",
+    "errors",
+    "function",
+    "gather",
+    "instance_info",
+    "is_head",
+    "main",
+    "shard",
+    "silent",
+    "sky",
+    "stderr",
+    "stdout",
+    "time",
+]
+
+_HOMES = {
+    "Accelerator": "accelerators",
+    "Compute": "compute",
+    "SkyFunction": "function",
+    "function": "function",
+    "main": "function",
+    "InstanceInfo": "instance",
+    "instance_info": "instance",
+    "is_head": "instance",
+    "silent": "output",
+    "stderr": "output",
+    "stdout": "output",
+    "PendingFunction": "pending",
+    "PendingFunctionGroup": "pending",
+    "gather": "pending",
+    "shard": "sharding",
+    "Image": "specs",
+    "Nodes": "specs",
+    "Options": "specs",
+    "PipIndex": "specs",
+    "Spec": "specs",
+    "Volume": "specs",
+    "Worker": "specs",
+    "sky": "target",
+}
+"""The module of each public name, of those that are neither a module nor an error."""
+
+_MODULES = ("accelerators", "errors", "time")
+_PROVIDERS = {"Local": "local"}
+
+
+def _load(name: str) -> object:
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"skyward.{name}")
+    if name in _PROVIDERS:
+        return import_module("skyward.provider").find_provider(_PROVIDERS[name])
+    return getattr(import_module(f"skyward.{_HOMES.get(name, 'errors')}"), name)
+
+
+if not TYPE_CHECKING:  # the type checkers would take every name for public
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'skyward' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        value = globals()[name] = _load(name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Door(ModuleType):
+    """Keeps `sky.function` the decorator when the import system binds the module of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Door
+
+
+def load_ipython_extension(shell: "InteractiveShell") -> None:
+    """Add `%%sky` and `%sky` to IPython: `%load_ext skyward`."""
+    from importlib import import_module
+
+    import_module("skyward_jupyter").load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: "InteractiveShell") -> None:
+    """Take them away: `%unload_ext skyward`."""
+    from importlib import import_module
+
+    import_module("skyward_jupyter").unload_ipython_extension(shell)

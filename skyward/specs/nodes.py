@@ -81,7 +81,7 @@ class Nodes(Value):
             case int():
                 whole(value, "nodes", least=1)
                 return cls(value)
-            case (least, most) | [least, most]:
+            case (least, most):  # a list of two as well
                 return cls(least, most)
         hint = f"; write `Nodes.parse({value!r})`" if isinstance(value, str) else ""
         raise SpecError(f"nodes must be a number, (min, max) or `sky.Nodes(...)`, but got {value!r}{hint}.")
