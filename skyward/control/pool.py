@@ -4,6 +4,7 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 """
 
 import asyncio
+import logging
 import pickle
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +39,8 @@ from skyward.wire.messages import (
 from skyward.wire.payload import blobs_of
 
 __all__ = ["BroadcastWork", "Pool"]
+
+_logger = logging.getLogger(__name__)
 
 TICK = 0.05
 """Seconds between looks at tasks that wait on a node they have no slot on."""
@@ -327,6 +330,7 @@ class Pool:
 
     def lost(self, rank: int, reason: str) -> None:
         """A node died."""
+        _logger.warning("%s; replacing it, and sending what ran there again", reason)
         self._draining.discard(rank)
         self._do(tasks.NodeLost(rank, reason))
 
@@ -344,6 +348,7 @@ class Pool:
         for work in works:
             settle(work, error)
         self._do(tasks.Cancel(tuple(work.task for work in works)))
+        self._finish_broadcasts()
 
     def busy(self, rank: int) -> int:
         """Slots in use on a node."""

@@ -39,7 +39,11 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """One task on every node there is, and on those that join while any of them runs."""
+    """One task on every node there is, and on those that join while any of them runs.
+
+    The nodes there are at the start share the data among them; those that join later find their share empty. Where
+    there is no node yet, it waits for the first.
+    """
 
     broadcast: int
 

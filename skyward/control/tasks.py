@@ -167,8 +167,6 @@ class TaskManager:
         self._broadcasts[broadcast] = set()
         for position, rank in enumerate(self._order):
             self._add_member(broadcast, rank, (position, len(self._order)), effects)
-        if not self._order:
-            self._close_if_over(broadcast, effects)
 
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
@@ -185,8 +183,8 @@ class TaskManager:
             insort(self._order, rank)
         if rank not in known:
             for broadcast, members in self._broadcasts.items():
-                size = max(self._tasks[task].share or (0, 0) for task in members)[1]
-                self._add_member(broadcast, rank, (size, size), effects)
+                size = max((self._tasks[task].share or (0, 0))[1] for task in members) if members else 0
+                self._add_member(broadcast, rank, (size, size) if size else (0, 1), effects)
 
     def _drain(self, rank: int, effects: list[Effect]) -> None:
         if rank in self._order:

@@ -5,6 +5,7 @@ The engine's own heartbeats see neither a wedged worker nor a silent single memb
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ _RETRY = 0.1
 _STALE = 1.0
 _BROKEN = (Unavailable, NotStarted, ActorFailed, TimeoutError, ConnectionError)
 
+_logger = logging.getLogger(__name__)
 _runtime: Runtime | None = None
 
 
@@ -32,6 +34,11 @@ def engine_runtime() -> Runtime:
     if _runtime is None:
         _runtime = Runtime(threads=1)
     return _runtime
+
+
+def _log(event: object) -> None:
+    """What the engine reports is for debugging: a lost node is told by the pool, in its own words."""
+    _logger.debug("engine: %s", event)
 
 
 class Channel:
@@ -58,7 +65,7 @@ class Channel:
         self._grace = grace
         self._on_event = on_event
         self._on_lost = on_lost
-        self._client = Client(seeds=(address,), runtime=engine_runtime())
+        self._client = Client(seeds=(address,), runtime=engine_runtime(), observer=_log)
         self._unconfirmed: deque[Command] = deque()
         self._first = 1
         self._next = 1

@@ -47,13 +47,17 @@ class Settings:
         )
 
 
+def _ignore(_: object) -> None:
+    """What the engine reports of itself is no output of a task."""
+
+
 async def _listen(settings: Settings, agent: Agent, announce: int, ended: asyncio.Event) -> None:
     """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
     receive_with(agent.receive)
     agent.beat()
     bulk = BulkServer(settings.host, settings.token, agent.store)
     cluster = Cluster(bind=f"{settings.host}:{settings.port}")
-    async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1)) as system:
+    async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:
         hello = {"address": system.node.address, "bulk": bulk.address, "pid": os.getpid(), "python": sys.version.split()[0]}
         with os.fdopen(announce, "w") as out:
             out.write(json.dumps(hello) + "\n")

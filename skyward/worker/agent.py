@@ -8,7 +8,6 @@ import hmac
 import os
 import threading
 import time
-from collections.abc import Callable
 
 from casty import Ref
 
@@ -103,6 +102,7 @@ class Agent:
             if self._processes:
                 slot = ProcessSlot(self._node, self.emit, self.store)
                 self._children.append(slot)
+                slot.warm()
                 self._executor.serve(slot)
             else:
                 self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
@@ -240,5 +240,3 @@ class Agent:
         """End the worker as `Shutdown` does; from any thread."""
         self._loop.call_soon_threadsafe(self._shutdown)
 
-
-type StartAgent = Callable[[asyncio.AbstractEventLoop], Agent]

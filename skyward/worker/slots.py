@@ -92,6 +92,10 @@ class ProcessSlot:
             self._connection.close()
         return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
 
+    def warm(self) -> None:
+        """Start the child ahead of the first job."""
+        self._ready()
+
     def _ready(self) -> "Connection[Any, Any]":
         if self._child is not None and self._child.poll() is None and self._connection is not None:
             return self._connection
