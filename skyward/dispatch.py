@@ -178,7 +178,8 @@ def _split_streams(
 ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Feeder, ...]]:
     """The arguments with markers in the place of iterators, and what feeds those."""
     streams = stream_arguments(function, args, kwargs)
-    placed, named, feeders = list(args), dict(kwargs), []
+    placed, named = list(args), dict(kwargs)
+    feeders: list[Feeder] = []
     for place, source in streams.items():
         marker = StreamMarker(len(feeders))
         feeders.append(feeder(source))

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 
 from skyward.control.work import Work
 from skyward.link.bulk import BulkPath
@@ -150,7 +151,7 @@ class Node:
         missing, dropped = self._holdings.want(blobs)
         for key, view in missing.items():
             self._arriving[key] = asyncio.wrap_future(self._bulk.put(key, view))
-            self._arriving[key].add_done_callback(lambda done, key=key: self._arrived(key, done))
+            self._arriving[key].add_done_callback(partial(self._arrived, key))
         if dropped:
             self.tell(Drop(dropped))
         waiting = [self._arriving[key] for key in blobs if key in self._arriving]

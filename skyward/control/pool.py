@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
+from skyward.control import background
 from skyward.control import task_messages as tasks
 from skyward.control.fleet import Fleet
 from skyward.control.launching import Launcher
@@ -137,7 +139,8 @@ class Pool:
             for work in works:
                 settle(work, error)
             return
-        replayable, once = [], []
+        replayable: list[int] = []
+        once: list[int] = []
         for work in works:
             work.task = self._tasks.number()
             self._works[work.task] = work
@@ -226,8 +229,10 @@ class Pool:
         work.running = True
         node.submit(work, attempt, share, lambda _: self._do(tasks.Ended(work.task, node.rank, "lost", 0.0)))
         for index, feeder in enumerate(work.feeders):
-            loop = asyncio.get_running_loop()
-            feeder.start(lambda index=index: loop.call_soon_threadsafe(self._spawn, self._feed(work, index)))
+            feeder.start(partial(background.call_soon, self._start_feed, work, index))
+
+    def _start_feed(self, work: Work, index: int) -> None:
+        self._spawn(self._feed(work, index))
 
     async def _feed(self, work: Work, index: int) -> None:
         """Send what a feeder has read, in its order."""

@@ -2,8 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
@@ -130,7 +129,7 @@ def _call(job: Job, port: Port, functions: Functions, fetch: Fetch) -> Payload:
 
 def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
     """Send the elements; what the generator returned. The generator is closed whatever happens."""
-    with closing(elements) if hasattr(elements, "close") else _Nothing():
+    try:
         while True:
             try:
                 element = next(elements)
@@ -139,11 +138,9 @@ def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
             payload = _payload(element, port)
             job.take_credit(cost(payload))
             port.emit(Yielded(job.submit.task, (payload,)))
-
-
-class _Nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
+    finally:
+        if isinstance(elements, Generator):
+            elements.close()
 
 
 def _payload(value: object, port: Port) -> Payload:

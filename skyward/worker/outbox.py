@@ -31,9 +31,9 @@ class _Entry:
     def close(self) -> Event:
         match self.event:
             case Output(task, stream, text) if self.more:
-                return Output(task, stream, "".join((text, *self.more)))  # type: ignore[list-item]  # texts, by kind
+                return Output(task, stream, "".join((text, *self.more)))
             case Yielded(task, items) if self.more:
-                return Yielded(task, (*items, *self.more))  # type: ignore[arg-type]  # payloads, by kind
+                return Yielded(task, (*items, *self.more))
         return self.event
 
 
@@ -103,7 +103,8 @@ class Outbox:
         """The next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
         with self._ready:
             start = self._sent + 1
-            chosen, size = [], 0
+            chosen: list[Event] = []
+            size = 0
             for index in range(start - self._first, len(self._entries)):
                 entry = self._entries[index]
                 if chosen and size + entry.size > BATCH_BYTES:
