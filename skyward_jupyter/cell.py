@@ -97,7 +97,8 @@ def transform_cell(raw: str) -> str:
     """The cell `raw` as plain Python: `!command` and `%magic` become calls of `get_ipython()`."""
     from IPython.core.inputtransformer2 import TransformerManager
 
-    return TransformerManager().transform_cell(raw)
+    transformed: str = TransformerManager().transform_cell(raw)
+    return transformed
 
 
 def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -> CellCode:

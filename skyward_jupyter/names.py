@@ -6,24 +6,16 @@ defined: only then must the names be there.
 """
 
 import ast
-import symtable
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skyward.worker.shell import names_in_command
+from skyward_jupyter.scopes import COMPREHENSIONS, Inner, Key, inner_scopes
 
 __all__ = ["Names", "find_names"]
 
 _OPAQUE = frozenset({"exec", "eval", "globals", "locals", "vars"})
 """Functions that can bind names unseen."""
-
-_COMPREHENSIONS: dict[type[ast.expr], str] = {
-    ast.ListComp: "listcomp",
-    ast.SetComp: "setcomp",
-    ast.DictComp: "dictcomp",
-    ast.GeneratorExp: "genexpr",
-}
-"""What the symbol table calls their scopes."""
 
 
 @dataclass(slots=True)
@@ -53,7 +45,7 @@ class Names:
 
 def find_names(tree: ast.Module, source: str, filename: str) -> Names:
     """The names of the cell `tree`, parsed from `source`."""
-    walk = _Walk(_inner_scopes(symtable.symtable(source, filename, "exec")))
+    walk = _Walk(inner_scopes(source, filename))
     walk.block(tree.body)
     names = walk.names
     for name in walk.globals_bound:
@@ -64,48 +56,8 @@ def find_names(tree: ast.Module, source: str, filename: str) -> Names:
     return names
 
 
-@dataclass(frozen=True, slots=True)
-class _Inner:
-    """What a function, class or comprehension, with all inside it, takes from the globals, and what it binds there."""
-
-    reads: frozenset[str]
-    binds: frozenset[str]
-
-
-type _Key = tuple[str, int]
-
-
-def _inner_scopes(top: symtable.SymbolTable) -> dict[_Key, _Inner]:
-    """By name and line. Scopes of one name on one line count as one."""
-    found: dict[_Key, _Inner] = {}
-
-    def visit(table: symtable.SymbolTable) -> _Inner:
-        reads: set[str] = set()
-        binds: set[str] = set()
-        for symbol in table.get_symbols():
-            if not symbol.is_global():
-                continue
-            bound = symbol.is_assigned() or symbol.is_imported()
-            if symbol.is_referenced() or (bound and table.get_name() not in _COMPREHENSIONS.values()):
-                reads.add(symbol.get_name())  # `global n; n += 1` reads n too, though the table does not say so
-            if bound:
-                binds.add(symbol.get_name())
-        for child in table.get_children():
-            inside = visit(child)
-            reads |= inside.reads
-            binds |= inside.binds
-        key = (table.get_name(), table.get_lineno())
-        before = found.get(key, _Inner(frozenset(), frozenset()))
-        found[key] = _Inner(before.reads | reads, before.binds | binds)
-        return _Inner(frozenset(reads), frozenset(binds))
-
-    for child in top.get_children():
-        visit(child)
-    return found
-
-
 class _Walk(ast.NodeVisitor):
-    def __init__(self, inner: dict[_Key, _Inner]) -> None:
+    def __init__(self, inner: dict[Key, Inner]) -> None:
         self.names = Names()
         self.globals_bound: dict[str, None] = {}
         self._inner = inner
@@ -355,7 +307,7 @@ class _Walk(ast.NodeVisitor):
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         self.visit(node.generators[0].iter)
-        self._all_of(_COMPREHENSIONS[type(node)], node.lineno)
+        self._all_of(COMPREHENSIONS[type(node)], node.lineno)
         hidden = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
         for part in ast.walk(node):
             match part:
@@ -375,8 +327,8 @@ class _Walk(ast.NodeVisitor):
 
     # -- what is noted
 
-    def _inside(self, name: str, line: int) -> _Inner:
-        inner = self._inner.get((name, line), _Inner(frozenset(), frozenset()))
+    def _inside(self, name: str, line: int) -> Inner:
+        inner = self._inner.get((name, line), Inner(frozenset(), frozenset()))
         for bound in sorted(inner.binds):
             self.globals_bound[bound] = None
         self.names.opaque |= not _OPAQUE.isdisjoint(inner.reads)
@@ -423,4 +375,3 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
-

@@ -30,7 +30,7 @@ from skyward.wire.blame import blame
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 
-__all__ = ["Shared", "Side", "pack_shared", "unpack_shared"]
+__all__ = ["Shared", "Side", "open_nested", "pack_shared", "unpack_shared"]
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Side:
         classes: by id, the classes known here, kept alive so that ids stay theirs.
         ids: the id of each class made here, by its identity.
         unfinished: identities of classes that were made and wait for their contents.
-        salt: names this run of the cell, in the ids of classes that it defines; all nodes that run it give them the same.
+        salt: names this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
         refresh: whether classes known here take over what changed in them on the other side.
     """
 
@@ -118,6 +118,11 @@ def unpack_shared(packed: Packed, side: Side) -> Any:
         return packed.unpack()
 
 
+def open_nested(packed: Packed) -> Any:
+    """What a packed value inside another one becomes when that one is unpacked."""
+    return packed.unpack()
+
+
 _side: ContextVar[Side] = ContextVar("skyward_side")
 
 
@@ -130,7 +135,7 @@ def _at(side: Side) -> Iterator[None]:
         _side.reset(token)
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
     def __init__(self, sink: io.BytesIO, side: Side, collect: Callable[[pickle.PickleBuffer], object]) -> None:
         super().__init__(sink, protocol=5, buffer_callback=collect)
         self._side = side

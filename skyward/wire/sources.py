@@ -99,9 +99,7 @@ def _loaded(name: str) -> importlib.machinery.ModuleSpec | None:
     return importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
 
 
-def _locations(
-    name: str, spec: importlib.machinery.ModuleSpec, parent: Sequence[str] | None
-) -> Sequence[str] | None:
+def _locations(name: str, spec: importlib.machinery.ModuleSpec, parent: Sequence[str] | None) -> Sequence[str] | None:
     """Where the modules of a package lie. A namespace package's own answer needs its parent to be imported."""
     if spec.submodule_search_locations is None or not _is_namespace(spec):
         return spec.submodule_search_locations

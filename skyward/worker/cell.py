@@ -12,9 +12,8 @@ import linecache
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FunctionType
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError, NotPicklableError, PayloadError
 from skyward.wire.failure import Failure, capture_failure
@@ -23,7 +22,7 @@ from skyward.wire.payload import Packed
 from skyward.worker import figures
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
-from skyward.worker.harvest import Harvest, harvest
+from skyward.worker.harvest import Harvest, fingerprints_of, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
@@ -32,6 +31,9 @@ from skyward.worker.program import SHOW, STREAM, Program, build
 from skyward.worker.shell import NodeShell
 
 __all__ = ["CellRequest", "CellResult", "run_cell", "stream_cell"]
+
+if TYPE_CHECKING:
+    from types import FunctionType
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -75,13 +77,15 @@ class CellResult:
 
     Attributes:
         harvest: the names it bound, changed and unbound.
-        failure: the exception that ended it, if one did.
+        failure: the traceback of the exception that ended it, if one did.
+        error: that exception itself, where it can travel.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
     """
 
     harvest: Harvest
     failure: Failure | None = None
+    error: Packed | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
 
@@ -123,11 +127,12 @@ class _Cell:
         task = current_task()
         self.node = 0 if task is None else task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
-        self.namespace["get_ipython"] = lambda: self.shell
+        shell = NodeShell(self.namespace)
+        self.namespace["get_ipython"] = lambda: shell
         self.namespace["display"] = display
-        self.shell = NodeShell(self.namespace)
         self.side = Side(self.namespace, salt=request.run)
         self._initial = dict(self.namespace)
+        self._fingerprints: dict[str, bytes] = {}
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
 
@@ -153,6 +158,7 @@ class _Cell:
             install(request.sources.unpack())
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
+        self._fingerprints = fingerprints_of(captured, request.touched)
         for name, packed in captured.items():
             self.namespace[name] = self._unpack(name, packed)
         for name, other in (request.aliases or {}).items():
@@ -167,8 +173,8 @@ class _Cell:
             raise
         except Exception as error:
             raise PayloadError(
-                f"{name} cannot be read on node {self.node} ({type(error).__name__}: {error}); the node may have another "
-                "version of the package that it comes from. Pin that version with --pip, or make the value on the node."
+                f"{name} cannot be read on node {self.node} ({type(error).__name__}: {error}); the node may have "
+                "another version of the package that it comes from. Pin the version with --pip, or make it on the node."
             ) from error
 
     def execute(self, program: Program) -> None:
@@ -195,7 +201,7 @@ class _Cell:
         self.namespace[SHOW] = self._show
         try:
             exec(program.body, self.namespace)
-            function = cast(FunctionType, self.namespace.pop(STREAM))
+            function = cast("FunctionType", self.namespace.pop(STREAM))
             function.__code__ = function.__code__.replace(co_name="<module>", co_qualname="<module>")
             for element in _elements_of(function()) if program.is_async else function():
                 yield self._element(element)
@@ -219,14 +225,22 @@ class _Cell:
             self.side,
             self._initial,
             captured,
+            self._fingerprints,
             outputs=request.outputs,
             touched=request.touched,
             only=request.only,
             deletes=request.deletes,
             limit=request.limit,
         )
-        failure = None if error is None else capture_failure(self._explained(error), self.node)
-        return CellResult(found, failure, self.node, request.definitions)
+        if error is None:
+            return CellResult(found, None, None, self.node, request.definitions)
+        error = self._explained(error)
+        failure = replace(capture_failure(error, self.node), pickled=None)
+        try:
+            packed = pack_shared(error, self.side, "the exception").packed
+        except NotPicklableError:
+            packed = None
+        return CellResult(found, failure, packed, self.node, request.definitions)
 
     def _show(self, value: Any) -> None:
         if value is not None:

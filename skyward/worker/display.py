@@ -1,4 +1,4 @@
-"""Showing values from a node in the notebook: the representation is made here, so the client needs none of the types."""
+"""Showing values of a node in the notebook: they are represented here, so the client needs none of their types."""
 
 import sys
 import uuid
@@ -8,7 +8,15 @@ from typing import Any
 from skyward.worker.context import current_task
 from skyward.worker.represent import MimeBundle, represent
 
-__all__ = ["CLEAR_MIME", "DisplayHandle", "clear_output", "display", "publish", "publish_display_data", "update_display"]
+__all__ = [
+    "CLEAR_MIME",
+    "DisplayHandle",
+    "clear_output",
+    "display",
+    "publish",
+    "publish_display_data",
+    "update_display",
+]
 
 CLEAR_MIME = "application/vnd.skyward.clear+json"
 """Type of the display that asks the client to clear the cell's output; its data is ``{"wait": bool}``."""

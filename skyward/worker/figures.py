@@ -57,4 +57,3 @@ def close_figures(before: Iterable[int] = ()) -> None:
     if pyplot is not None:
         for number in set(pyplot.get_fignums()) - set(before):
             pyplot.close(number)
-

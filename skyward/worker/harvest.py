@@ -7,18 +7,20 @@ from types import ModuleType
 from typing import Any
 
 from skyward.errors import PayloadError
+from skyward.wire.digest import content_address
 from skyward.wire.notebook import Side, pack_shared, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.program import PROVIDED, SHOW, STREAM
 
-__all__ = ["Harvest", "harvest"]
+__all__ = ["Harvest", "fingerprints_of", "harvest"]
 
 _MISSING = object()
 
 _CHECKED_UP_TO = 256 << 20
 """Bytes up to which a value that may have changed in place is packed again to see whether it did."""
 
-_HIDDEN = PROVIDED | {SHOW, STREAM, "__annotations__", "__annotate__", "__conditional_annotations__", "__warningregistry__"}
+_ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"}
+_HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, "__warningregistry__"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,17 @@ class Harvest:
     deleted: tuple[str, ...] = ()
 
 
+def fingerprints_of(captured: Mapping[str, Packed], names: Collection[str]) -> dict[str, bytes]:
+    """By which to tell, later, whether the values of `names` were changed in place. Very large ones are left out."""
+    found = {name: captured[name] for name in names if name in captured}
+    return {name: _fingerprint(packed) for name, packed in found.items() if packed.nbytes <= _CHECKED_UP_TO}
+
+
 def harvest(
     side: Side,
     initial: Mapping[str, Any],
     captured: Mapping[str, Packed],
+    fingerprints: Mapping[str, bytes],
     *,
     outputs: Collection[str] = (),
     touched: Collection[str] = (),
@@ -63,21 +72,25 @@ def harvest(
         side: the node's end of the cell.
         initial: the namespace as it was before.
         captured: what had been packed of it.
+        fingerprints: what `fingerprints_of` said of it then.
         outputs: names that come back in any case, if they are bound.
         touched: names that come back if their values have changed.
         only: the only names to bring back; None for all that were bound.
         deletes: names that are reported as unbound if they are.
         limit: bytes that may come back; the largest values stay until the rest is within it.
     """
-    return _Gathering(side, initial, captured).of(outputs, touched, only, deletes, limit)
+    return _Gathering(side, initial, captured, fingerprints).of(outputs, touched, only, deletes, limit)
 
 
 class _Gathering:
-    def __init__(self, side: Side, initial: Mapping[str, Any], captured: Mapping[str, Packed]) -> None:
+    def __init__(
+        self, side: Side, initial: Mapping[str, Any], captured: Mapping[str, Packed], fingerprints: Mapping[str, bytes]
+    ) -> None:
         self._side = side
         self._namespace = side.namespace
         self._initial = initial
         self._captured = captured
+        self._fingerprints = fingerprints
         self._seen: dict[int, str] = {}
         self.found = Harvest()
 
@@ -149,18 +162,21 @@ class _Gathering:
 
     def _has_changed(self, name: str) -> bool:
         """Whether a captured value was changed in place."""
-        before = self._captured.get(name)
-        if before is None or before.nbytes > _CHECKED_UP_TO or name in self.found.values:
+        before, value = self._captured.get(name), self._namespace.get(name)
+        fingerprint = self._fingerprints.get(name)
+        if before is None or fingerprint is None or name in self.found.values or value is not self._initial.get(name):
             return False
-        value = self._namespace.get(name)
-        if value is not self._initial.get(name):
+        after = _packed(value, self._side, name)
+        if after is None:
             return False
-        digest = _digest(value, self._side, name)
-        if digest is None or digest == before.digest:
+        if _fingerprint(after) != fingerprint:
+            return True
+        if bytes(after.data) == bytes(before.data):
             return False
         # a value may be pickled otherwise once it has travelled: compare with one that has travelled too
         again = Side({}, classes=self._side.classes, ids=self._side.ids)
-        return digest != _digest(unpack_shared(before, again), again, name)
+        fresh = _packed(unpack_shared(before, again), again, name)
+        return fresh is None or bytes(fresh.data) != bytes(after.data)
 
     def _keep_within(self, limit: int) -> None:
         values = self.found.values
@@ -210,11 +226,16 @@ class _Gathering:
             waiting += shared.needs
 
 
-def _digest(value: object, side: Side, name: str) -> bytes | None:
+def _packed(value: object, side: Side, name: str) -> Packed | None:
     try:
-        return pack_shared(value, side, name).packed.digest
+        return pack_shared(value, side, name).packed
     except PayloadError:
         return None
+
+
+def _fingerprint(packed: Packed) -> bytes:
+    """Changes with the buffers of a packed value, which its arrays share; the pickle beside them never changes."""
+    return b"".join(content_address(memoryview(part).cast("B")) for part in packed.buffers)
 
 
 def _reason(error: PayloadError) -> str:

@@ -18,7 +18,7 @@ _NAMES = ("DisplayHandle", "clear_output", "display", "publish_display_data", "u
 
 
 def redirect_displays() -> None:
-    """Replace IPython's display functions by ours, now or as soon as IPython is imported. A real shell keeps its own."""
+    """Replace IPython's display functions by ours, now or once IPython is imported. A real shell keeps its own."""
     loaded = sys.modules.get(_TARGET)
     if loaded is not None:
         _replace(loaded)

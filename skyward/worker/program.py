@@ -27,6 +27,7 @@ PROVIDED = frozenset({"__name__", "__doc__", "__builtins__", "get_ipython", "dis
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A compiled cell.

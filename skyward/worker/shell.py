@@ -65,7 +65,9 @@ class NodeShell:
         Raises:
             UsageError: always.
         """
-        raise UsageError(f"%{name} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.")
+        raise UsageError(
+            f"%{name} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky."
+        )
 
     run_cell_magic = run_line_magic
 
@@ -89,7 +91,7 @@ def expand_command(command: str, namespace: Mapping[str, Any]) -> str:
         if name is not None:
             return str(namespace[name]) if name in namespace else text
         try:
-            return str(eval(expression, dict(namespace)))  # noqa: S307 - the user's own expression, as in IPython
+            return str(eval(expression, dict(namespace)))  # the user's own expression, as in IPython
         except Exception:
             return text
 

@@ -1,0 +1,87 @@
+"""What came back from a node and cannot be opened here, and modules that a cell imported there.
+
+Both have their names in the notebook, so the next `%%sky` cell can use them; used here, they say what is missing.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NoReturn
+
+from skyward.errors import MissingModuleError
+from skyward.wire.notebook import open_nested
+from skyward.wire.payload import Packed
+from skyward.worker.missing import pip_name
+
+__all__ = ["KeptValue", "LazyModule", "module_here"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeptValue:
+    """A value of a node that this side cannot open. It travels to nodes as it came.
+
+    Attributes:
+        packed: the value.
+        reason: why it cannot be opened.
+        module: the module that is missing here, if that is why.
+        needs: names of the notebook that functions inside it use.
+    """
+
+    packed: Packed
+    reason: str
+    module: str | None = None
+    needs: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<value of a node, {self.packed.nbytes:,} bytes: {self.reason}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # asked by machinery, not by the user
+            raise AttributeError(name)
+        self._refuse()
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        self._refuse()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nested, (self.packed,)
+
+    def _refuse(self) -> NoReturn:
+        raise MissingModuleError(f"this value cannot be used here: {self.reason}. It can be used in a %%sky cell.")
+
+
+class LazyModule(ModuleType):
+    """A module that a cell imported on a node: imported here when it is first used here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):
+            raise AttributeError(name)
+        try:
+            module = importlib.import_module(self.__name__)
+        except ModuleNotFoundError as error:
+            missing = error.name or self.__name__
+            raise MissingModuleError(
+                f"module {missing!r} is not installed here; "
+                f"use it in a %%sky cell, or install it with `%pip install {pip_name(missing)}`",
+                name=missing,
+            ) from error
+        self.__dict__.update(module.__dict__)
+        return getattr(module, name)
+
+    def __dir__(self) -> list[str]:
+        try:
+            return dir(importlib.import_module(self.__name__))
+        except ImportError:
+            return []
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r}, imported on a node>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)
+
+
+def module_here(name: str) -> ModuleType:
+    """The module `name`; if it is not loaded yet, one that loads it on first use, so that no cell waits for it."""
+    return sys.modules.get(name) or LazyModule(name)

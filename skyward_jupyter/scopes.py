@@ -1,0 +1,56 @@
+"""What the functions, classes and comprehensions of a cell take from its globals, as Python itself resolves it."""
+
+import ast
+import symtable
+from dataclasses import dataclass
+
+__all__ = ["COMPREHENSIONS", "Inner", "Key", "inner_scopes"]
+
+COMPREHENSIONS: dict[type[ast.expr], str] = {
+    ast.ListComp: "listcomp",
+    ast.SetComp: "setcomp",
+    ast.DictComp: "dictcomp",
+    ast.GeneratorExp: "genexpr",
+}
+"""What the symbol table calls their scopes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What a function, class or comprehension, with all inside it, takes from the globals, and what it binds there."""
+
+    reads: frozenset[str]
+    binds: frozenset[str]
+
+
+type Key = tuple[str, int]
+"""Name and line of a scope."""
+
+
+def inner_scopes(source: str, filename: str) -> dict[Key, Inner]:
+    """The scopes inside the cell `source`, by name and line. Scopes of one name on one line count as one."""
+    found: dict[Key, Inner] = {}
+
+    def visit(table: symtable.SymbolTable) -> Inner:
+        reads: set[str] = set()
+        binds: set[str] = set()
+        for symbol in table.get_symbols():
+            if not symbol.is_global():
+                continue
+            bound = symbol.is_assigned() or symbol.is_imported()
+            if symbol.is_referenced() or (bound and table.get_name() not in COMPREHENSIONS.values()):
+                reads.add(symbol.get_name())  # `global n; n += 1` reads n too, though the table does not say so
+            if bound:
+                binds.add(symbol.get_name())
+        for child in table.get_children():
+            inside = visit(child)
+            reads |= inside.reads
+            binds |= inside.binds
+        key = (table.get_name(), table.get_lineno())
+        before = found.get(key, Inner(frozenset(), frozenset()))
+        found[key] = Inner(before.reads | reads, before.binds | binds)
+        return Inner(frozenset(reads), frozenset(binds))
+
+    for child in symtable.symtable(source, filename, "exec").get_children():
+        visit(child)
+    return found
