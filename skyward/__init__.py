@@ -9,7 +9,6 @@ from types import ModuleType
 TYPE_CHECKING = False  # the type checkers know the name; importing `typing` for it would cost more than all of this
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
-    from skyward_providers.local import Local
 
     from skyward import accelerators, errors, time
     from skyward.accelerators import Accelerator
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from skyward.sharding import shard
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
+    from skyward_providers.local import Local
 
 __all__ = [
     "Accelerator",
@@ -158,6 +158,9 @@ class _Door(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _HOMES or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:  # a task that uses `sky` imports it on its node, as with any module
+        return __import__, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _Door

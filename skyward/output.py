@@ -32,7 +32,8 @@ class _Rule:
         if isinstance(fn, SkyFunction):
             return SkyFunction(_filtered(self, fn.fn), fn.timeout)  # type: ignore[return-value]  # F is a SkyFunction
         if not callable(fn):
-            raise SpecError(f"It decorates a function, but got {fn!r}.")
+            name = "silent" if self.only is None else next(iter(self.streams))
+            raise SpecError(f"`sky.{name}` decorates a function, but got {fn!r}.")
         filtered: F = _filtered(self, fn)
         return filtered
 

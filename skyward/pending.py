@@ -45,6 +45,8 @@ class _LeftOperand:
             )
 
         def __rand__(self, left: object) -> NoReturn:
+            if is_target(left):
+                raise OperatorError("`&` binds tighter than `>`: write `(a() & b()) > pool`.")
             raise OperatorError(
                 f"`... & {self.text}` needs a call on its left, but got {described(left)}: `>>` and `@` bind tighter "
                 "than `&`, so write `(a() & b()) >> pool`."

@@ -1,0 +1,64 @@
+"""`import skyward`: fast, alone, and the one place for public names."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import skyward
+from skyward import errors
+
+pytestmark = pytest.mark.unit
+
+
+def python(code: str) -> Any:
+    """The value that `code` prints, in a fresh interpreter."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return ast.literal_eval(done.stdout)
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(set(skyward.__all__)) == list(skyward.__all__) == dir(skyward)
+    for name in skyward.__all__:
+        assert getattr(skyward, name) is not None
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    block = next(node for node in ast.parse(inspect.getsource(skyward)).body if isinstance(node, ast.If))
+    imported = {
+        name.asname or name.name for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    assert imported - {"InteractiveShell"} == set(skyward.__all__)
+
+
+def test_every_error_is_public() -> None:
+    assert set(errors.__all__) <= set(skyward.__all__)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'skyward' has no attribute 'nothing'$"):
+        _ = skyward.nothing  # type: ignore[attr-defined]
+
+
+def test_the_import_brings_nothing_along() -> None:
+    code = "import sys; old = set(sys.modules); import skyward; print(sorted(set(sys.modules) - old))"
+    assert set(python(code)) <= {"skyward", "types"}
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["import skyward.function", "from skyward.function import SkyFunction", "import skyward.pending", "import skyward"],
+)
+def test_the_decorator_is_not_hidden_by_its_module(first: str) -> None:
+    code = f"{first}; import skyward; print([type(skyward.function).__name__, skyward.sky is not None])"
+    assert python(code) == ["function", True]
+
+
+@pytest.mark.parametrize("module", ["accelerators", "specs", "instance", "output", "sharding", "function", "pending"])
+def test_each_room_loads_on_its_own(module: str) -> None:
+    assert (
+        python(f"import skyward.{module}, sys; print(int('asyncio' in sys.modules or 'IPython' in sys.modules))") == 0
+    )

@@ -1,0 +1,126 @@
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
+"""The types of the decorator and of the operators. Checked by mypy and pyright, never run.
+
+The lines that must be refused carry an ignore; the checkers warn where it is not needed.
+"""
+
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, assert_type
+
+import skyward as sky
+
+
+@sky.function
+def train(epochs: int, rate: float = 0.1) -> float:
+    return epochs * rate
+
+
+@sky.function(timeout=60)
+def name() -> str:
+    return ""
+
+
+@sky.function
+def rows(count: int) -> Iterator[dict[str, int]]:
+    yield {"count": count}
+
+
+@sky.function
+def numbers(count: int) -> Generator[int, None, str]:
+    yield count
+    return ""
+
+
+@sky.function
+def total(data: Iterator[int]) -> int:
+    return sum(data)
+
+
+class Model:
+    @sky.function
+    def fit(self, data: list[int]) -> bytes:
+        return bytes(data)
+
+
+@sky.stdout(only="head")
+@sky.function
+def printed_above(count: int) -> complex:
+    return count
+
+
+@sky.function
+@sky.stderr(only=lambda info: info.is_head)
+@sky.silent
+def printed_below(count: int) -> complex:
+    return count
+
+
+@sky.main
+def start(argument: int) -> None: ...
+
+
+def decorator(model: Model) -> None:
+    assert_type(train(10), sky.PendingFunction[float])
+    assert_type(train(10, rate=1.0).with_timeout(5), sky.PendingFunction[float])
+    assert_type(train.local(10), float)
+    assert_type(train(10).local(), float)
+    assert_type(name(), sky.PendingFunction[str])
+    assert_type(total(iter([1])), sky.PendingFunction[int])
+    assert_type(model.fit([1]), sky.PendingFunction[bytes])
+    assert_type(model.fit.local([1]), bytes)
+    assert_type(Model.fit(model, [1]), sky.PendingFunction[bytes])
+    assert_type(printed_above(1), sky.PendingFunction[complex])
+    assert_type(printed_below(1), sky.PendingFunction[complex])
+    start(3)
+    train("10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    train.local()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    start("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def one_call(pool: sky.Compute, model: Model) -> None:
+    assert_type(train(10) >> pool, float)
+    assert_type(train(10) >> sky, float)
+    assert_type(train(10) >> sky.sky, float)
+    assert_type(train(10) > pool, Future[float])
+    assert_type(train(10) > sky, Future[float])
+    assert_type(train(10) @ pool, list[float])
+    assert_type(model.fit([1]) >> pool, bytes)
+    assert_type(rows(3) >> pool, Iterator[dict[str, int]])
+    assert_type(numbers(3) >> pool, Iterator[int])
+    _ = train >> pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    _ = train(10) >> 3  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    _ = pool >> train(10)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    _ = train(10) >> name()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+def groups(pool: sky.Compute) -> None:
+    assert_type((train(1) & name()) >> pool, tuple[float, str])
+    assert_type((train(1) & name() & total(iter([1]))) >> pool, tuple[float, str, int])
+    assert_type((train(1) & (name() & rows(1))) >> pool, tuple[float, str, Iterator[dict[str, int]]])
+    assert_type(((train(1) & name()) & (name() & train(1))) >> pool, tuple[float, str, str, float])
+    assert_type(((train(1) & name()) & (name() & train(1) & name())) >> sky, tuple[float, str, str, float, str])
+    assert_type((train(1) & name()) > pool, Future[tuple[float, str]])
+    assert_type((train(1) & name()).with_timeout(3) >> pool, tuple[float, str])
+    eight = train(1) & name() & train(1) & name() & train(1) & name() & train(1) & name()
+    assert_type(eight >> pool, tuple[float, str, float, str, float, str, float, str])
+    for member in eight:
+        assert_type(member, sky.PendingFunction[Any])
+    _ = train(1) & name() >> pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    _ = (train(1) & name()) @ pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    _ = train(1) & name  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+def gathered(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
+    assert_type(sky.gather(*tasks) >> pool, tuple[float, ...])
+    assert_type(sky.gather(*tasks, stream=False) >> pool, tuple[float, ...])
+    assert_type(sky.gather(*tasks, stream=True) >> pool, Iterator[float])
+    assert_type(sky.gather(*tasks, stream=True, ordered=False) >> pool, Iterator[float])
+    assert_type(sky.gather(*tasks) > pool, Future[tuple[float, ...]])
+    assert_type((sky.gather(*tasks) & name()) >> pool, tuple[*tuple[float, ...], str])
+    _ = sky.gather(*tasks, stream=True) > pool  # type: ignore[misc]  # pyright: ignore[reportOperatorIssue]
+    sky.gather(tasks)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+def covariant(pending: sky.PendingFunction[bool]) -> sky.PendingFunction[int]:
+    return pending

@@ -1,0 +1,45 @@
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
+"""The types of the values. Checked by mypy and pyright, never run."""
+
+from typing import assert_type
+
+import skyward as sky
+from skyward.specs import FrozenMap
+
+
+def specs() -> None:
+    spec = sky.Spec(
+        provider=sky.Local(), nodes=(2, 16), accelerator="A100:4", image=sky.Image(pip=["numpy"], env={"A": "1"})
+    )
+    assert_type(spec.nodes, sky.Nodes)
+    assert_type(spec.accelerator, sky.Accelerator | None)
+    assert_type(spec.image.pip, tuple[str, ...])
+    assert_type(spec.image.env, FrozenMap[str, str])
+    assert_type(spec.volumes, tuple[sky.Volume, ...])
+    assert_type(sky.Options(worker=sky.Worker(2, "process")).worker, sky.Worker)
+    assert_type(sky.Nodes.of((2, 4)).threshold, int)
+    sky.Spec(node=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    sky.Worker(executor="fork")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sky.Spec(allocation="spots")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def accelerators() -> None:
+    assert_type(sky.accelerators.A100(count=4, memory="40GB"), sky.Accelerator)
+    assert_type(sky.accelerators.RTX_4090(count=0.25), sky.Accelerator)
+    assert_type(sky.accelerators.from_name("A100", count=2), sky.Accelerator)
+    assert_type(sky.accelerators.Custom("Z1", memory="8GB"), sky.Accelerator)
+    sky.accelerators.A100(memory="64GB")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sky.accelerators.A101()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def node_side(rows: list[int], labels: tuple[str, ...]) -> None:
+    assert_type(sky.instance_info(), sky.InstanceInfo)
+    assert_type(sky.shard(rows), list[int])
+    assert_type(sky.shard(rows, labels, shuffle=True, seed=42), tuple[list[int], tuple[str, ...]])
+    assert_type(sky.shard(rows, labels, rows, drop_last=True), tuple[list[int], tuple[str, ...], list[int]])
+    assert_type(sky.shard(rows, node=0, total_nodes=2), list[int])
+    assert_type(sky.is_head(sky.instance_info()), bool)
+
+
+def names() -> None:
+    _ = sky.nothing  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
