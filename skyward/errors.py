@@ -9,7 +9,7 @@ SkywardError
 │   └── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
 ├── PayloadError                  a value cannot travel; nothing was sent
 │   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
-│   ├── MissingModuleError        a module the payload needs is missing on the node (also an ImportError)
+│   ├── MissingModuleError        a module the payload needs is missing on the node (also a ModuleNotFoundError)
 │   └── TooLargeError             the payload is over the limit (also a ValueError)
 ├── ProvisioningError             the pool could not get the machines it needs (also a RuntimeError)
 │   ├── NoOffersError             nothing on offer fits the spec
@@ -89,7 +89,7 @@ class NotPicklableError(PayloadError, TypeError):
     """A value cannot be pickled. The message names it and the path inside it."""
 
 
-class MissingModuleError(PayloadError, ImportError):
+class MissingModuleError(PayloadError, ModuleNotFoundError):
     """A module that the payload needs is not installed on the node."""
 
 

@@ -13,6 +13,7 @@ from skyward.wire.flow import cost
 from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Payload, Started, Yielded
 from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.worker.context import Port, TaskContext, running
+from skyward.worker.missing import missing_module
 from skyward.worker.jobs import InputStream, Job, Stopped
 
 __all__ = ["Functions", "Guard", "Interrupted", "Reason", "execute", "input_streams"]
@@ -71,15 +72,6 @@ def load(payload: Payload, fetch: Fetch) -> Any:
         raise missing_module(error) from error
 
 
-def missing_module(error: ModuleNotFoundError) -> MissingModuleError:
-    """One sentence that names the module and the option that adds it."""
-    name = (error.name or "").partition(".")[0] or str(error)
-    return MissingModuleError(
-        f"module {name!r} is not installed on the node; add it with Image(pip=[{name!r}]), or `--pip {name}` on a cell",
-        name=name,
-    )
-
-
 def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int, guard: Guard) -> Finished:
     """Run `job` to its end. `guard` opens and closes the time in which it may be interrupted.
 
@@ -107,9 +99,7 @@ def _failed(error: BaseException, port: Port, node: int, guard: Guard) -> tuple[
     if guard.reason is not None and isinstance(error, KeyboardInterrupt):
         return guard.reason, Payload(b"")
     if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
-        missing = missing_module(error)
-        missing.__cause__ = error
-        error = missing
+        error = missing_module(error, node)
     return "error", _payload(capture_failure(error, node), port)
 
 

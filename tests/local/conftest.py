@@ -1,0 +1,38 @@
+"""Pools of real worker processes for the tests of this tier."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import skyward as sky
+
+type Wait = Callable[[Callable[[], object], str], None]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[sky.Compute]:
+    """Two nodes, one slot each, shared by the tests of a module that leave it as it was."""
+    with sky.Compute(nodes=2, name="shared") as compute:
+        yield compute
+
+
+@pytest.fixture(scope="module", params=["thread", "process"])
+def each_executor(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
+    """Two nodes, with each of the executors."""
+    with sky.Compute(nodes=2, worker=sky.Worker(executor=request.param)) as compute:
+        yield compute
+
+
+@pytest.fixture
+def wait_for() -> Wait:
+    """Wait until a condition holds; fails saying what was waited for."""
+
+    def wait(condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"waited 20 s for {what}")
+            time.sleep(0.005)
+
+    return wait

@@ -1,0 +1,154 @@
+"""Timeouts, cancellation and interrupts stop the work on the node, not just the wait."""
+
+import _thread
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+
+def stands_still(path: Path) -> bool:
+    """Whether nobody writes the heartbeat file any more."""
+    before = path.read_text()
+    deadline = time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        if path.read_text() != before:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.parametrize("task", [tasks.sleep, tasks.spin], ids=["sleep", "spin"])
+def test_timeout_stops_the_task(each_executor: sky.Compute, task: sky.SkyFunction[[float], str]) -> None:
+    start = time.monotonic()
+    with pytest.raises(sky.TaskTimeoutError, match=r"^\w+\(\) ran past its timeout of 0.2 s on node \d and was stopped"):
+        task(60).with_timeout(0.2) >> each_executor
+    assert time.monotonic() - start < 10
+    assert tasks.add(1, 1) >> each_executor == 2
+
+
+def test_timeout_error_is_a_timeout_error(pool: sky.Compute) -> None:
+    with pytest.raises(TimeoutError):
+        tasks.sleep(60).with_timeout(0.1) >> pool
+
+
+def test_the_timeout_of_the_decorator(pool: sky.Compute) -> None:
+    brief = sky.function(tasks.sleep.fn, timeout=0.1)
+    with pytest.raises(sky.TaskTimeoutError):
+        brief(60) >> pool
+
+
+def test_the_timeout_of_the_pool() -> None:
+    with sky.Compute(nodes=1, default_compute_timeout=0.2) as pool, pytest.raises(sky.TaskTimeoutError):
+        tasks.sleep(60) >> pool
+
+
+def test_waiting_in_the_queue_does_not_count(pool: sky.Compute) -> None:
+    calls = [tasks.sleep(0.2).with_timeout(5) for _ in range(6)]
+    assert set(sky.gather(*calls) >> pool) == {"slept"}
+
+
+def test_cancel_stops_the_work(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+    future = tasks.heartbeat(str(beat), 60) > each_executor
+    wait_for(beat.exists, "the task to start")
+    assert future.cancel()
+    with pytest.raises(sky.TaskCancelledError, match=r"^heartbeat\(\) was cancelled on node \d\.$"):
+        future.result(10)
+    assert future.cancelled()
+    assert stands_still(beat)
+
+
+def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
+    running = [tasks.sleep(0.5) > pool for _ in range(2)]
+    path = tmp_path / "never"
+    future = tasks.append(str(path), "x") > pool
+    assert future.cancel()
+    with pytest.raises(sky.TaskCancelledError, match="before it started"):
+        future.result(10)
+    assert [task.result(10) for task in running] == ["slept", "slept"]
+    assert not path.exists()
+
+
+def test_cancel_after_the_end_changes_nothing(pool: sky.Compute) -> None:
+    future = tasks.add(1, 2) > pool
+    assert future.result(10) == 3
+    assert not future.cancel()
+    assert future.result() == 3
+
+
+def test_cancel_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beats = [tmp_path / "a", tmp_path / "b"]
+    future = sky.gather(*(tasks.heartbeat(str(beat), 60) for beat in beats)) > pool
+    wait_for(lambda: all(beat.exists() for beat in beats), "both tasks to start")
+    future.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        future.result(10)
+    wait_for(lambda: pool.snapshot().running == 0, "both to stop")
+    assert all(stands_still(beat) for beat in beats)
+
+
+def test_the_first_error_of_a_group_stops_the_rest(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+    with pytest.raises(ValueError, match="^broken$"):
+        sky.gather(tasks.fail("broken"), tasks.heartbeat(str(beat), 60)) >> pool
+    wait_for(lambda: pool.snapshot().running == 0, "the other task to stop")
+
+
+def test_a_task_deaf_to_interrupts_is_ended_by_force(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+    future = tasks.stubborn(str(beat), 60) > each_executor
+    wait_for(beat.exists, "the task to start")
+    future.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        future.result(10)
+    wait_for(lambda: stands_still(beat), "the task to stand still")
+    assert tasks.add(1, 2) >> each_executor == 3
+
+
+def test_interrupt_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+
+    def interrupt() -> None:
+        wait_for(beat.exists, "the task to start")
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt, match=r"^the work on node \d was stopped$"):
+        tasks.heartbeat(str(beat), 60) >> pool
+    thread.join()
+    assert stands_still(beat)
+
+
+def test_closing_the_pool_ends_what_runs(tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+    pool = sky.Compute(nodes=1, name="brief").open()
+    future = tasks.heartbeat(str(beat), 60) > pool
+    wait_for(beat.exists, "the task to start")
+    pool.close()
+    with pytest.raises(sky.PoolClosedError, match="^Pool 'brief' was closed before this task ended"):
+        future.result(10)
+    assert stands_still(beat)
+
+
+def test_one_stuck_thread_does_not_hold_up_its_neighbour(tmp_path: Path, wait_for: Wait) -> None:
+    """A sleep in a second thread cannot be interrupted; its slot is replaced and the other task goes on."""
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+        beats = [tmp_path / "a", tmp_path / "b"]
+        futures = [tasks.heartbeat(str(beat), 60) > pool for beat in beats]
+        wait_for(lambda: all(beat.exists() for beat in beats), "both tasks to start")
+        futures[0].cancel()
+        with pytest.raises(sky.TaskCancelledError):
+            futures[0].result(10)
+        assert futures[1].running() is False
+        assert not futures[1].done()
+        assert tasks.add(1, 2) >> pool == 3
+        futures[1].cancel()

@@ -1,0 +1,156 @@
+"""Streams out, in, and both at once, on real nodes."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+
+def test_elements_arrive_in_order(each_executor: sky.Compute) -> None:
+    assert list(tasks.count(10_000) >> each_executor) == list(range(10_000))
+
+
+def test_a_generator_that_raises_delivers_what_it_yielded_and_then_raises(each_executor: sky.Compute) -> None:
+    got = []
+    with pytest.raises(RuntimeError, match="^the generator broke$"):
+        for number in tasks.count_then_fail(1000) >> each_executor:
+            got.append(number)
+    assert got == list(range(1000))
+
+
+def test_break_stops_the_generator(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    closed = tmp_path / "closed"
+    for number in tasks.forever(str(closed)) >> each_executor:
+        if number == 10:
+            break
+    wait_for(closed.exists, "the generator's finally block to run")
+
+
+def test_close_stops_the_generator(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    closed = tmp_path / "closed"
+    stream = tasks.forever(str(closed)) >> pool
+    assert next(stream) == 0
+    stream.close()
+    stream.close()
+    assert list(stream) == []
+    wait_for(closed.exists, "the generator's finally block to run")
+
+
+def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: Path) -> None:
+    """The node stops at its window: far fewer elements come than it could have made."""
+    made = tmp_path / "made"
+
+    @sky.function
+    def busy() -> Iterator[int]:
+        for number in range(1_000_000):
+            if number % 1000 == 0:
+                made.write_text(str(number))
+            yield number
+
+    stream = busy() >> pool
+    next(stream)
+    assert tasks.add(1, 1) >> pool == 2
+    assert int(made.read_text()) <= 8192
+    stream.close()
+
+
+def test_large_elements(each_executor: sky.Compute) -> None:
+    sizes = [(block[0], len(block)) for block in tasks.blocks(40, 1_000_000) >> each_executor]
+    assert sizes == [(index, 1_000_000) for index in range(40)]
+
+
+def test_iterator_argument_by_position(each_executor: sky.Compute) -> None:
+    assert tasks.total(iter(range(10_000))) >> each_executor == sum(range(10_000))
+
+
+def test_iterator_argument_by_keyword(each_executor: sky.Compute) -> None:
+    assert tasks.total(scale=2, numbers=iter(range(100))) >> each_executor == 2 * sum(range(100))
+
+
+def test_large_elements_of_an_input_stream(pool: sky.Compute) -> None:
+    @sky.function
+    def sizes(chunks: Iterator[bytes]) -> list[int]:
+        return [len(chunk) for chunk in chunks]
+
+    assert sizes(bytes(500_000) for _ in range(30)) >> pool == [500_000] * 30
+
+
+def test_an_endless_input_is_read_no_further_than_needed(pool: sky.Compute) -> None:
+    taken = itertools.count()
+    assert tasks.first((next(taken) for _ in itertools.count()), 5) >> pool == [0, 1, 2, 3, 4]
+    assert next(taken) < 10_000
+
+
+def test_an_input_that_raises_raises_in_the_task_and_here(each_executor: sky.Compute) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise LookupError("no more data")
+
+    with pytest.raises(LookupError, match="no more data"):
+        tasks.total(broken()) >> each_executor
+
+
+def test_both_directions_at_once(each_executor: sky.Compute) -> None:
+    assert list(tasks.doubled(iter(range(5000))) >> each_executor) == list(range(0, 10_000, 2))
+
+
+def test_elements_do_not_wait_for_the_next_input(each_executor: sky.Compute) -> None:
+    """A conversation: each input is made from the output before it."""
+    replies: list[int] = [1]
+    ready = threading.Semaphore(1)
+
+    def inputs() -> Iterator[int]:
+        for _ in range(50):
+            ready.acquire()
+            yield replies[-1] % 1000
+
+    for reply in tasks.doubled(inputs()) >> each_executor:
+        replies.append(reply)
+        ready.release()
+    assert len(replies) == 51
+    assert replies[:4] == [1, 2, 4, 8]
+
+
+def test_streams_in_a_gather(pool: sky.Compute) -> None:
+    one, two = sky.gather(tasks.count(3), tasks.count(4)) >> pool
+    assert (list(one), list(two)) == ([0, 1, 2], [0, 1, 2, 3])
+
+
+def test_a_future_of_a_stream(pool: sky.Compute) -> None:
+    assert list((tasks.count(3) > pool).result(5)) == [0, 1, 2]
+
+
+def test_what_a_generator_returns_ends_the_stream(pool: sky.Compute) -> None:
+    @sky.function
+    def numbered() -> Iterator[int]:
+        yield 1
+        return "the end"  # noqa: B901 - as `yield from` uses it
+
+    def relay() -> Iterator[int]:
+        ended.append((yield from numbered() >> pool))
+
+    ended: list[object] = []
+    assert list(relay()) == [1]
+    assert ended == ["the end"]
+
+
+def test_a_stream_is_lost_with_its_node_after_what_had_come(wait_for: Wait) -> None:
+    with sky.Compute(nodes=1) as pool:
+        got = []
+        with pytest.raises(sky.NodeLostError, match=r"^yield_then_die\(\) did not finish: node 0 died: .*SIGKILL\.$"):
+            for number in tasks.yield_then_die(5) >> pool:
+                got.append(number)
+        assert got == [0, 1, 2, 3, 4]
+
+
+def test_a_generator_cannot_be_broadcast(pool: sky.Compute) -> None:
+    with pytest.raises(sky.OperatorError, match="streams from one node, so it cannot be broadcast with `@`; use `>>`"):
+        tasks.count(3) @ pool
