@@ -1,0 +1,280 @@
+"""The pools of a kernel: named, made on first use, kept from cell to cell, given back when the kernel ends."""
+
+import atexit
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from skyward.errors import SpecError, UsageError
+from skyward.specs import Image, Nodes, NodesLike, Worker
+
+if TYPE_CHECKING:
+    from skyward.compute import Compute
+
+__all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "resident"]
+
+DEFAULT_POOL: Final = "default"
+"""The pool of cells that name none."""
+
+_GROUPS: Mapping[str, Callable[..., object]] = {"image": Image, "worker": Worker}
+
+type Asked = Mapping[str, Any]
+"""What is asked of a pool: dotted path of a field of `Compute`, such as "nodes" or "image.pip", to its value."""
+
+
+def compute_fields(asked: Asked) -> dict[str, Any]:
+    """`asked` as keywords for `Compute`: "image.pip" becomes part of `image`, "worker.executor" of `worker`."""
+    fields: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    for path, value in asked.items():
+        group, dot, name = path.partition(".")
+        if dot:
+            groups.setdefault(group, {})[name] = value
+        else:
+            fields[path] = value
+    return fields | {group: _GROUPS[group](**values) for group, values in groups.items()}
+
+
+class _Resident:
+    """One pool, and what was asked of it."""
+
+    def __init__(self, compute: "Compute", asked: Asked) -> None:
+        self.compute = compute
+        self.asked = dict(asked)
+        self.nodes = Nodes.of(compute.spec.nodes)
+
+
+class PoolManager:
+    """The pools of one kernel, by name. Its methods may be called from any thread.
+
+    Args:
+        factory: makes a pool that is not open yet; `sky.Compute` if None.
+        labels: what the fields of a pool are called in messages, where that is not their name.
+    """
+
+    def __init__(
+        self, factory: "Callable[..., Compute] | None" = None, labels: Mapping[str, str] | None = None
+    ) -> None:
+        self._factory = factory
+        self._labels = labels or {}
+        self._pools: dict[str, _Resident] = {}
+        self._openings: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the pools there are, in the order in which they were made."""
+        with self._lock:
+            return list(self._pools)
+
+    def get(self, name: str = DEFAULT_POOL) -> "Compute":
+        """The pool of that name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return self._resident(name).compute
+
+    def find(self, name: str = DEFAULT_POOL) -> "Compute | None":
+        """The pool of that name that is open; None where there is none."""
+        with self._lock:
+            resident = self._pools.get(name)
+        return resident.compute if resident is not None and _works(resident.compute) else None
+
+    def check(self, name: str, asked: Asked) -> None:
+        """Check that the pool of that name, if it is open, is what is asked for.
+
+        Raises:
+            SpecError: it differs; says in what, and how to resize or to replace it.
+        """
+        with self._lock:
+            resident = self._pools.get(name)
+        if resident is not None and _works(resident.compute):
+            self._refuse_differences(name, resident, asked)
+
+    def get_or_open(
+        self,
+        name: str = DEFAULT_POOL,
+        asked: Asked | None = None,
+        *,
+        opening: "Callable[[Compute], AbstractContextManager[object]]" = nullcontext,
+    ) -> "Compute":
+        """The pool of that name, opened if it is not. One that failed or was closed is replaced.
+
+        Args:
+            name: its name.
+            asked: what it must be like; what is not mentioned may be as it is.
+            opening: a context to open it in, such as one that shows progress.
+
+        Raises:
+            SpecError: it is open and differs from what is asked; says how to resize or to replace it.
+            ProvisioningError: it cannot have its machines. Nothing of it is left.
+        """
+        asked = asked or {}
+        with self._lock:
+            one_at_a_time = self._openings.setdefault(name, threading.Lock())
+        with one_at_a_time:
+            resident = self._claim(name, asked)
+            compute = resident.compute
+            if _works(compute):
+                self._refuse_differences(name, resident, asked)
+                return compute
+            try:
+                with opening(compute):
+                    compute.open()
+            except BaseException:
+                self._forget(name, resident)
+                raise
+            return compute
+
+    def close(self, name: str = DEFAULT_POOL) -> None:
+        """Give back the machines of a pool, and forget it.
+
+        Raises:
+            UsageError: there is no pool of that name.
+        """
+        resident = self._resident(name)
+        self._forget(name, resident)
+        resident.compute.close()
+
+    def close_all(self) -> list[str]:
+        """Give back the machines of every pool. The names of those there were; twice does no harm."""
+        with self._lock:
+            residents, self._pools = self._pools, {}
+        for resident in residents.values():
+            _close(resident.compute)
+        return list(residents)
+
+    def scale(self, name: str, nodes: NodesLike) -> Nodes:
+        """Change how many nodes a pool has.
+
+        Raises:
+            UsageError: there is no pool of that name, or `nodes` is no number of nodes.
+        """
+        wanted = Nodes.of(nodes)
+        resident = self._resident(name)
+        resident.compute.resize(wanted)
+        resident.nodes = wanted
+        resident.asked["nodes"] = wanted
+        return wanted
+
+    def _resident(self, name: str) -> _Resident:
+        with self._lock:
+            resident = self._pools.get(name)
+            names = list(self._pools)
+        if resident is None:
+            there = f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
+            hint = there if names else f"open it with `%sky up {name}`"
+            raise UsageError(f"There is no pool {name!r}; {hint}.")
+        return resident
+
+    def _claim(self, name: str, asked: Asked) -> _Resident:
+        """The entry of that name: the one there is while its pool works, and else a new one."""
+        with self._lock:
+            known = self._pools.get(name)
+        if known is not None and _works(known.compute):
+            return known
+        # A pool that failed comes back as it was: a cell made for a GPU must not run on something else.
+        asked = asked if known is None else {**known.asked, **asked}
+        resident = _Resident(self._make(name, asked), asked)
+        with self._lock:
+            self._pools[name] = resident
+        if known is not None:
+            _close(known.compute)
+        return resident
+
+    def _make(self, name: str, asked: Asked) -> "Compute":
+        if self._factory is None:
+            from skyward.compute import Compute  # the engine is loaded when the first pool is
+
+            self._factory = Compute
+        return self._factory(name=name, **compute_fields(asked))
+
+    def _forget(self, name: str, resident: _Resident) -> None:
+        with self._lock:
+            if self._pools.get(name) is resident:
+                del self._pools[name]
+
+    def _refuse_differences(self, name: str, resident: _Resident, asked: Asked) -> None:
+        has = {path: _current(resident, path) for path in asked}
+        differing = [path for path in asked if not _same(path, has[path], asked[path])]
+        if not differing:
+            return
+        if differing == ["nodes"]:
+            wanted = asked["nodes"]
+            raise SpecError(
+                f"Pool {name!r} has {_label(self._labels, 'nodes')} {has['nodes']}, not {wanted}: "
+                f"resize it with `%sky scale {name} {wanted}`."
+            )
+        texts = [f"{_label(self._labels, path)} {_text(has[path])}, not {_text(asked[path])}" for path in differing]
+        raise SpecError(
+            f"Pool {name!r} has {'; '.join(texts)}: close it with `%sky down {name}` and run this again to replace it, "
+            "or use another pool with `--pool NAME`."
+        )
+
+
+def _works(compute: "Compute") -> bool:
+    """Whether tasks that are sent to it have a node to run on, now or soon."""
+    if not compute.is_open:
+        return False
+    snapshot = compute.snapshot()
+    return snapshot.desired == 0 or any(node.state in ("waiting", "active", "draining") for node in snapshot.nodes)
+
+
+def _close(compute: "Compute") -> None:
+    with contextlib.suppress(Exception):  # what is left of it must not keep the rest from closing
+        compute.close()
+
+
+def _current(resident: _Resident, path: str) -> Any:
+    if path == "nodes":
+        return resident.nodes
+    group, dot, name = path.partition(".")
+    compute = resident.compute
+    owner: object = compute.options if group == "worker" else compute.spec
+    return getattr(getattr(owner, group), name) if dot else getattr(owner, path)
+
+
+def _same(path: str, has: object, asked: object) -> bool:
+    if path == "provider":
+        return _provider_name(has) == _provider_name(asked)
+    return bool(has == asked)
+
+
+def _provider_name(provider: object) -> str:
+    return provider if isinstance(provider, str) else str(getattr(provider, "name", None) or "local")
+
+
+def _label(labels: Mapping[str, str], path: str) -> str:
+    return labels.get(path, path)
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case Mapping():
+            return ", ".join(value) or "none"  # names only: a value may be a secret
+        case str() | int() | Nodes():
+            return str(value)
+        case float():
+            return f"{value:g}"
+        case Iterable():
+            return ", ".join(map(str, value)) or "none"
+    return str(getattr(value, "name", None) if hasattr(value, "create_provider") else value)
+
+
+_resident: PoolManager | None = None
+_resident_lock = threading.Lock()
+
+
+def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
+    """The pools of this kernel. They are closed when it ends."""
+    global _resident
+    with _resident_lock:
+        if _resident is None:
+            _resident = PoolManager(labels=labels)
+            atexit.register(_resident.close_all)
+        return _resident

@@ -1,0 +1,35 @@
+"""`%%sky` and `%sky` for IPython and Jupyter. Loaded with `%load_ext skyward`."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["load_ipython_extension", "unload_ipython_extension"]
+
+_NAME = "SkyMagics"
+
+
+def load_ipython_extension(shell: "InteractiveShell") -> None:
+    """Add the magics to `shell`. Twice does no harm."""
+    from skyward_jupyter.magics import SkyMagics
+    from skyward_jupyter.option_table import POOL_LABELS
+    from skyward_kernel.pools import resident
+
+    if _NAME not in shell.magics_manager.registry:
+        shell.register_magics(SkyMagics(shell, resident(POOL_LABELS)))
+
+
+def unload_ipython_extension(shell: "InteractiveShell") -> None:
+    """Take the magics away from `shell`, and close the pools. Twice does no harm."""
+    from skyward_kernel.pools import resident
+
+    manager = shell.magics_manager
+    magics = manager.registry.pop(_NAME, None)
+    if magics is None:
+        return
+    for kind in ("line", "cell"):
+        manager.magics[kind].pop("sky", None)
+    if magics in shell.configurables:
+        shell.configurables.remove(magics)
+    resident().close_all()

@@ -1,0 +1,99 @@
+"""A cell in the background."""
+
+import concurrent.futures
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
+
+from skyward_jupyter.present import interrupted, presented
+
+if TYPE_CHECKING:
+    from skyward_jupyter.sent import SentCell
+
+__all__ = ["CellHandle", "Status"]
+
+type Status = Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+class CellHandle:
+    """A cell that runs in the background, as `%%sky --noblock` gives it.
+
+    The notebook's variables change when `result()` is called, and not before.
+
+    Attributes:
+        number: its number in `%sky status`, which `%sky cancel` takes.
+        pool: name of its pool.
+        code: its first line.
+    """
+
+    def __init__(self, sent: "SentCell", number: int, pool: str, code: str, grace: float) -> None:
+        self.number = number
+        self.pool = pool
+        self.code = code
+        self._sent = sent
+        self._grace = grace
+        self._lock = Lock()
+        self._collected = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the cell, and bind its variables in the notebook; with `--map`, the list of its last expressions.
+
+        Interrupting it stops the wait only; `cancel()` stops the work.
+
+        Raises:
+            TimeoutError: it was not over after `timeout` seconds. It goes on.
+            TaskError: it did not end by itself.
+            BaseException: what the cell raised; what it had bound by then is bound here.
+        """
+        with presented():
+            try:
+                over = self._sent.wait(timeout)
+            except KeyboardInterrupt:
+                raise interrupted("the cell goes on in the background; .cancel() stops it.") from None
+            if not over:
+                raise TimeoutError(f"The cell is not over after {timeout:g} s: wait longer, or .cancel() it.")
+            with self._lock:
+                if not self._collected:
+                    self._collected = True
+                    try:
+                        self._value = self._sent.collect()
+                    except BaseException as error:
+                        self._error = error
+            if self._error is not None:
+                raise self._error
+            return self._value
+
+    def cancel(self) -> str:
+        """Stop the work on its nodes; a sentence on how that went."""
+        return self._sent.stop(self._grace)
+
+    def done(self) -> bool:
+        """Whether the work is over."""
+        return self._sent.done == len(self._sent.runs)
+
+    @property
+    def status(self) -> Status:
+        """How far the work is."""
+        states = {run.state for run in self._sent.runs}
+        for state in ("running", "queued", "cancelled", "failed"):
+            if state in states:
+                return "running" if state == "queued" and len(states) > 1 else state
+        return "failed" if self._raised() else "done"
+
+    def _raised(self) -> bool:
+        """Whether the cell itself raised, which is an ordinary end of its task."""
+        if self._collected:
+            return self._error is not None
+        for run in self._sent.runs:
+            try:
+                result = run.future.result(0)
+            except (Exception, concurrent.futures.CancelledError):
+                return True
+            results = result if isinstance(result, list) else [result]
+            if any(each.failure is not None for each in results):
+                return True
+        return False
+
+    def __repr__(self) -> str:
+        return f"<CellHandle: %%sky in the background on pool {self.pool!r}; .result() waits for it>"

@@ -1,0 +1,224 @@
+"""`%%sky`, which runs a cell on nodes, and `%sky`, which looks after the pools."""
+
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+from traitlets import Bool, Float, Int
+
+from skyward.errors import UsageError
+from skyward.specs import Nodes
+from skyward_jupyter.capture import CAPTURE_LIMIT
+from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
+from skyward_jupyter.options import parse_cell, parse_words, split_line
+from skyward_jupyter.present import presented
+from skyward_jupyter.running import CellRunner, Settings
+from skyward_jupyter.tables import cell_table, node_table, pool_table
+from skyward_kernel.pools import DEFAULT_POOL
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from skyward_jupyter.handle import CellHandle
+    from skyward_kernel.pools import PoolManager
+
+__all__ = ["COMMANDS", "SkyMagics"]
+
+COMMANDS = {
+    "up": ("[NAME] [options]", "open a pool, and give it"),
+    "down": ("[NAME | --all]", "close a pool, and give its machines back"),
+    "status": ("[NAME]", "show pools, nodes, and cells in the background"),
+    "pools": ("", "show the pools"),
+    "scale": ("[NAME] NODES", "change how many nodes a pool has: 4, 2:16"),
+    "cancel": ("[CELL | --all]", "stop a cell in the background, by its number in `%sky status`"),
+    "help": ("", "show this"),
+}
+"""The subcommands of `%sky`: what they take, and what they do."""
+
+_ALL = Option(("--all",), "all", "every one")
+_QUIET = next(option for option in OPTIONS if option.target == "quiet")
+
+
+@magics_class
+class SkyMagics(Magics):
+    """The magics. Their traits are configured as `c.SkyMagics.NAME = value`."""
+
+    capture_limit = Int(CAPTURE_LIMIT, help="Bytes that the variables of a cell may weigh.").tag(config=True)
+    show_progress = Bool(True, help="Whether to show a line of progress while there is nothing else to see.").tag(
+        config=True
+    )
+    progress_after = Float(0.5, help="Seconds before a line of progress is shown.").tag(config=True)
+    interrupt_grace = Float(1.0, help="Seconds to wait, after an interrupt, for nodes to have stopped.").tag(
+        config=True
+    )
+
+    def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
+        super().__init__(shell)
+        self._pools = pools
+        self._runner = CellRunner(shell, pools)
+
+    @line_cell_magic
+    def sky(self, line: str, cell: str | None = None) -> Any:
+        """Run a cell on the nodes of a pool: `%%sky [options]` on its first line. `%sky help` lists the options.
+
+        The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
+        `%sky up`, `down`, `status`, `pools`, `scale` and `cancel` look after the pools.
+        """
+        with presented():
+            return self._command(line) if cell is None else self._cell(line, cell)
+
+    def _cell(self, line: str, cell: str) -> Any:
+        options = parse_cell(line)
+        if options.help:
+            return self.help([])
+        if not _has_code(cell):
+            raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
+        return self._runner.run(cell, options, self._settings)
+
+    def _command(self, line: str) -> Any:
+        words = split_line(line)
+        if not words:
+            raise UsageError(
+                f"%sky takes a subcommand: {', '.join(COMMANDS)}; "
+                "to run a cell on nodes, write %%sky on its first line."
+            )
+        command, *rest = words
+        if command in ("-h", "--help"):
+            command = "help"
+        if command not in COMMANDS:
+            raise _unknown_command(command)
+        run: Callable[[Sequence[str]], Any] = getattr(self, command)
+        return run(rest)
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(self.capture_limit, self.show_progress, self.progress_after, self.interrupt_grace)
+
+    # The subcommands.
+
+    def up(self, words: Sequence[str]) -> Any:
+        """Open a pool; the pool."""
+        names, given, asked = parse_words(words, "up", (*POOL_OPTIONS, _QUIET))
+        name = _at_most_one(names, "up") or DEFAULT_POOL
+        return self._runner.open(name, asked, self._settings, quiet="quiet" in given)
+
+    def down(self, words: Sequence[str]) -> None:
+        """Close one pool, or all."""
+        names, given, _ = parse_words(words, "down", (_ALL,))
+        name = _at_most_one(names, "down")
+        if "all" in given:
+            if name is not None:
+                raise UsageError(f"%sky down takes a name or --all, but got both: leave {name!r} or --all out.")
+            closed = self._pools.close_all()
+            _say(f"Closed: {', '.join(closed)}." if closed else "There are no pools.")
+            return
+        name = name or DEFAULT_POOL
+        self._pools.close(name)
+        _say(f"Pool {name!r} is closed.")
+
+    def status(self, words: Sequence[str]) -> None:
+        """Show pools, their nodes, and cells in the background."""
+        names, _, _ = parse_words(words, "status", ())
+        name = _at_most_one(names, "status")
+        pools = [self._pools.get(each).snapshot() for each in ([name] if name else self._pools.names)]
+        if not pools:
+            _say("There are no pools. A cell with %%sky opens one.")
+            return
+        parts = [pool_table(pools)]
+        for pool in pools:
+            title = f"nodes of {pool.name}:\n" if len(pools) > 1 else ""
+            parts.append(title + node_table(pool))
+        cells = [handle for handle in self._runner.background if name in (None, handle.pool)]
+        if cells:
+            parts.append(cell_table(cells))
+        _say("\n\n".join(parts))
+
+    def pools(self, words: Sequence[str]) -> None:
+        """Show the pools."""
+        _none_of(parse_words(words, "pools", ())[0], "pools")
+        names = self._pools.names
+        if not names:
+            _say("There are no pools. A cell with %%sky opens one.")
+            return
+        _say(pool_table(self._pools.get(name).snapshot() for name in names))
+
+    def scale(self, words: Sequence[str]) -> None:
+        """Change how many nodes a pool has."""
+        found, _, _ = parse_words(words, "scale", ())
+        match found:
+            case [nodes]:
+                name = DEFAULT_POOL
+            case [name, nodes]:
+                pass
+            case _:
+                raise UsageError("%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`.")
+        wanted = self._pools.scale(name, Nodes.parse(nodes))
+        _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
+
+    def cancel(self, words: Sequence[str]) -> None:
+        """Stop one cell in the background, or all."""
+        numbers, given, _ = parse_words(words, "cancel", (_ALL,))
+        number = _at_most_one(numbers, "cancel")
+        running = [handle for handle in self._runner.background if not handle.done()]
+        if not running:
+            _say("No cell runs in the background.")
+            return
+        for handle in running if "all" in given else [_chosen(running, number)]:
+            _say(f"Cell {handle.number}: {handle.cancel()}")
+
+    def help(self, words: Sequence[str]) -> None:
+        """Show subcommands and options."""
+        _none_of(parse_words(words, "help", ())[0], "help")
+        width = max(len(f"{name} {takes}") for name, (takes, _) in COMMANDS.items())
+        commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
+        cells = explain(option for option in OPTIONS if option.group == "cell")
+        _say(
+            "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
+            f"How the cell runs:\n{cells}\n\n"
+            f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
+            f"Pools:\n{commands}"
+        )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _has_code(cell: str) -> bool:
+    return any(line.strip() and not line.lstrip().startswith("#") for line in cell.splitlines())
+
+
+def _unknown_command(command: str) -> UsageError:
+    if command.startswith("-"):
+        return UsageError(
+            f"%sky takes a subcommand before {command}: `%sky up {command} ...` opens a pool; "
+            "to run a cell on nodes, write %%sky on its first line."
+        )
+    close = get_close_matches(command, COMMANDS, n=1)
+    hint = f"did you mean `%sky {close[0]}`?" if close else f"there are {', '.join(COMMANDS)}."
+    return UsageError(f"%sky has no subcommand {command!r}; {hint}")
+
+
+def _at_most_one(words: Sequence[str], command: str) -> str | None:
+    if len(words) > 1:
+        raise UsageError(f"%sky {command} takes {COMMANDS[command][0]}, but got {' '.join(words)!r}.")
+    return words[0] if words else None
+
+
+def _none_of(words: Sequence[str], command: str) -> None:
+    if words:
+        raise UsageError(f"%sky {command} takes nothing more, but got {' '.join(words)!r}.")
+
+
+def _chosen(running: "Sequence[CellHandle]", number: str | None) -> "CellHandle":
+    listed = ", ".join(str(handle.number) for handle in running)
+    if number is None:
+        if len(running) == 1:
+            return running[0]
+        raise UsageError(f"Several cells run in the background: name one of {listed}, or --all.")
+    for handle in running:
+        if str(handle.number) == number:
+            return handle
+    raise UsageError(f"No cell {number!r} runs in the background; there is {listed}.")

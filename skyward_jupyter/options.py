@@ -1,0 +1,175 @@
+"""What stands behind `%%sky` and `%sky up`, read into values."""
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from skyward.errors import ProviderMissingError, SpecError, UsageError
+from skyward.values import FrozenMap
+from skyward_jupyter.option_table import OPTIONS, Option
+from skyward_kernel.pools import compute_fields
+
+if TYPE_CHECKING:
+    from skyward.compute import On
+
+__all__ = ["CellOptions", "parse_cell", "parse_words", "split_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class CellOptions:
+    """What stands behind `%%sky`. Fields that were not given have their default.
+
+    Attributes:
+        pool: name of the pool.
+        asked: what was asked of the pool: dotted path of a field of `Compute` to its value.
+        on: which nodes.
+        map: the variable whose elements the cell runs for.
+        noblock: whether to return at once.
+        timeout: seconds the cell may run, or None for no limit.
+        inputs, outputs: the only variables to take along and to bring back; None for all.
+        capture: whether variables are taken along.
+        capture_limit: bytes that they may weigh; None for the configured limit.
+    """
+
+    pool: str = "default"
+    asked: Mapping[str, Any] = field(default_factory=FrozenMap)
+    on: "On" = "one"
+    map: str | None = None
+    noblock: bool = False
+    timeout: float | None = None
+    inputs: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+    capture: bool = True
+    capture_limit: int | None = None
+    dry_run: bool = False
+    quiet: bool = False
+    help: bool = False
+
+    def spec_fields(self) -> dict[str, Any]:
+        """The keywords for `Compute` that were given, and no others."""
+        return compute_fields(self.asked)
+
+
+def parse_cell(line: str) -> CellOptions:
+    """The options on a line `%%sky ...`.
+
+    Raises:
+        UsageError: one is unknown, has no value or a wrong one, is given twice, or does not go with another.
+    """
+    words, given, asked = _parse(split_line(line), OPTIONS, "%%sky")
+    if words:
+        raise UsageError(
+            f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
+        )
+    options = CellOptions(asked=asked, **given)
+    _check_together(options)
+    return options
+
+
+def parse_words(
+    words: Sequence[str], command: str, options: Sequence[Option]
+) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
+    """The words of `%sky COMMAND ...` that are no options, the values of cell options, and what is asked of the pool.
+
+    Raises:
+        UsageError: as for `parse_cell`.
+    """
+    return _parse(words, options, f"%sky {command}")
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a line, as a shell takes them; what follows ` # ` is a comment.
+
+    Raises:
+        UsageError: a quotation is not closed.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        raise UsageError(f"A quotation is not closed in: {line.strip()}") from None
+    comment = next((index for index, word in enumerate(words) if word.startswith("#")), len(words))
+    return words[:comment]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reads the words into lists of texts; what they mean is up to the table."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _parse(
+    words: Sequence[str], options: Sequence[Option], command: str
+) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
+    parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in options:
+        action: dict[str, Any] = {"action": "append"} if option.metavar else {"action": "append_const", "const": ""}
+        parser.add_argument(*option.flags, dest=option.target, **action)
+    parser.add_argument("words", nargs="*")
+    try:
+        found, left = parser.parse_known_intermixed_args(list(words))
+    except argparse.ArgumentError as error:
+        raise _no_value(error.argument_name or "", options) from None
+    for word in left:
+        if word.startswith("-"):
+            raise _unknown(word, options, command)
+    given: dict[str, Any] = {}
+    asked: dict[str, Any] = {}
+    for option in options:
+        texts: list[str] | None = getattr(found, option.target)
+        if texts is not None:
+            (asked if option.group == "pool" else given)[option.target] = _value(option, texts)
+    return [*found.words, *left], given, FrozenMap(asked)
+
+
+def _value(option: Option, texts: Sequence[str]) -> Any:
+    if option.merge is not None:
+        return option.merge([_read(option, text) for text in texts])
+    if option.metavar and len(texts) > 1:
+        raise UsageError(f"{option.name} is given {len(texts)} times: keep one of them.")
+    return _read(option, texts[0]) if option.metavar else option.constant
+
+
+def _read(option: Option, text: str) -> Any:
+    try:
+        value = option.read(text)
+    except ProviderMissingError as error:
+        raise UsageError(f"{option.name} {text}: {error}") from None
+    except SpecError as error:
+        raise UsageError(f"{option.name} {text}: {error}") from None
+    except ValueError:
+        value = None
+    if value in (None, "", ()):
+        # The value of a variable may be a secret, so it is not repeated.
+        shown = repr(text.partition("=")[0] if option.target == "image.env" else text)
+        raise UsageError(f"{option.name} takes {option.takes}, but got {shown}.")
+    return value
+
+
+def _no_value(flag: str, options: Sequence[Option]) -> UsageError:
+    option = next(option for option in options if flag.split("/")[0] in option.flags)
+    if not option.metavar:
+        return UsageError(f"{option.name} takes no value.")
+    return UsageError(f"{option.name} needs a value: {option.takes}.")
+
+
+def _unknown(word: str, options: Sequence[Option], command: str) -> UsageError:
+    flag = word.partition("=")[0]
+    known = [name for option in options for name in option.flags]
+    close = get_close_matches(flag, known, n=1, cutoff=0.6) or [name for name in known if name.startswith(flag)][:1]
+    if close:
+        return UsageError(f"{command} has no option {flag}; did you mean {close[0]}?")
+    return UsageError(f"{command} has no option {flag}; `%sky help` lists them.")
+
+
+def _check_together(options: CellOptions) -> None:
+    """Refuse options that contradict each other."""
+    if options.map is not None and options.on != "one":
+        raise UsageError("--map spreads the elements over the nodes, so it does not go with --on: leave one out.")
+    if not options.capture and options.inputs is not None:
+        raise UsageError("-i takes variables along and --no-capture takes none: leave one of them out.")
+    if options.noblock and options.dry_run:
+        raise UsageError("--dry-run runs nothing, so there is nothing for --noblock: leave one of them out.")

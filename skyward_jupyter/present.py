@@ -1,0 +1,73 @@
+"""How errors of `%%sky` look: a sentence for a mistake, the node's traceback for an error of the cell.
+
+IPython asks an exception for `_render_traceback_` before it draws one itself. The exceptions keep their own types.
+"""
+
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from skyward.errors import IllegalMoveError, RemoteError, RemoteTraceback, SkywardError, TaskError, UsageError
+
+__all__ = ["interrupted", "no_python", "presented", "reworded"]
+
+
+@contextmanager
+def presented() -> Iterator[None]:
+    """Inside, exceptions that concern the user get a short form. Any other is a defect, and keeps its traceback."""
+    try:
+        yield
+    except BaseException as error:
+        lines = _lines(error)
+        if lines is not None:
+            _show_as(error, lines)
+        raise
+
+
+def interrupted(text: str) -> KeyboardInterrupt:
+    """A `KeyboardInterrupt` that shows as one line that says what came of the work."""
+    error = KeyboardInterrupt(text)
+    _show_as(error, [f"Interrupted: {text}"])
+    return error
+
+
+def no_python(error: SyntaxError) -> UsageError:
+    """A mistake that shows as Python shows `error`, without our frames, which IPython adds to a `SyntaxError`."""
+    usage = UsageError(f"The cell is not Python: {error}")
+    _show_as(usage, "".join(traceback.format_exception_only(error)).splitlines())
+    return usage
+
+
+def reworded(error: TaskError) -> TaskError:
+    """`error` in the words of someone who wrote a cell, and no function."""
+    text = str(error)
+    for ours, theirs in _WORDS.items():
+        text = text.replace(ours, theirs)
+    error.args = (text, *error.args[1:])
+    return error
+
+
+_WORDS = {
+    "run_cell()": "The cell",
+    "stream_cell()": "The cell",
+    "Give it more with timeout=, or .with_timeout().": "Give it more with --timeout, or leave --timeout out.",
+}
+
+
+def _lines(error: BaseException) -> list[str] | None:
+    """How `error` is shown; None for the way that IPython has."""
+    if hasattr(error, "_render_traceback_") or isinstance(error, IllegalMoveError):
+        return None
+    notes: Iterable[str] = getattr(error, "__notes__", ())
+    if isinstance(error, SkywardError) and not isinstance(error, RemoteError):
+        return [f"{type(error).__name__}: {error}", *notes]
+    if isinstance(error.__cause__, RemoteTraceback):
+        return [*error.__cause__.text.splitlines(), *notes]
+    return None
+
+
+def _show_as(error: BaseException, lines: list[str]) -> None:
+    try:
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # IPython looks for it
+    except AttributeError:
+        return  # a type with slots: IPython's own way will have to do

@@ -1,0 +1,127 @@
+"""The values of options, read from their text: durations, sizes, lists of names.
+
+Each function raises `ValueError` where the text has another form. A `SpecError` is one that says what is wrong.
+"""
+
+import re
+from collections.abc import Callable
+from keyword import iskeyword
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skyward.compute import On
+
+__all__ = [
+    "count",
+    "duration",
+    "gigabytes",
+    "identifier",
+    "names",
+    "number",
+    "one_of",
+    "packages",
+    "place",
+    "size",
+    "variable",
+]
+
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE)
+_GIGABYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:gi?b?)?", re.IGNORECASE)
+
+_BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
+"""A comma, but not one of `pkg[a,b]` nor of `pkg>=1,<2`."""
+
+
+def duration(text: str) -> float:
+    """Seconds: `90`, `90s`, `5m`, `1h`."""
+    number, unit = _parts(_DURATION, text)
+    seconds = float(number) * _SECONDS[(unit or "s").lower()]
+    if seconds <= 0:
+        raise ValueError(text)
+    return seconds
+
+
+def size(text: str) -> int:
+    """Bytes: `500MB` (decimal), `2GiB` or `2G` (binary), `1048576`."""
+    number, prefix, binary, unit = _parts(_SIZE, text)
+    scale = _BYTES[prefix.lower()]
+    if unit and prefix and not binary:
+        scale = 1000 ** (scale.bit_length() // 10)
+    return int(float(number) * scale)
+
+
+def gigabytes(text: str) -> float:
+    """GB: `16`, `16GB`."""
+    return _above_zero(float(_parts(_GIGABYTES, text)[0]))
+
+
+def number(text: str) -> float:
+    """A number above zero."""
+    return _above_zero(float(text))
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    return _above_zero(int(text))
+
+
+def place(text: str) -> "On":
+    """Where to run: `one`, `all`, `head`, or the rank of a node."""
+    match text.lower():
+        case "one" | "all" | "head" as where:
+            return where
+        case _ if text.isascii() and text.isdigit():
+            return int(text)
+    raise ValueError(text)
+
+
+def identifier(text: str) -> str:
+    """One name of Python."""
+    if not text.isidentifier() or iskeyword(text):
+        raise ValueError(text)
+    return text
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names of Python, with commas between them."""
+    return tuple(identifier(part.strip()) for part in text.split(",") if part.strip())
+
+
+def packages(text: str) -> tuple[str, ...]:
+    """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
+    return tuple(part.strip() for part in _BETWEEN_PACKAGES.split(text) if part.strip())
+
+
+def variable(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`, where the value may be empty or hold further `=`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isascii() or not name.isidentifier():
+        raise ValueError(name)
+    return name, value
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """A function that reads one of the texts `allowed`."""
+
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _parts(form: re.Pattern[str], text: str) -> tuple[str, ...]:
+    found = form.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return found.groups()
+
+
+def _above_zero[N: (int, float)](value: N) -> N:
+    if not 0 < value < float("inf"):
+        raise ValueError(value)
+    return value

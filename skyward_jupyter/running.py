@@ -1,0 +1,231 @@
+"""Running a cell: from its text to a pool, and back into the notebook."""
+
+import ast
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from skyward.errors import UsageError
+from skyward_jupyter.capture import CAPTURE_LIMIT, Capture, capture
+from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.handle import CellHandle
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_jupyter.present import interrupted, no_python
+from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
+from skyward_jupyter.sink import CellSink
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from skyward.compute import Compute
+    from skyward.control.run import Run
+    from skyward_jupyter.options import CellOptions
+    from skyward_kernel.pools import PoolManager
+
+__all__ = ["NO_LIMIT", "CellRunner", "Settings"]
+
+NO_LIMIT = 30 * 86400.0
+"""Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user configures for all cells. See the traits of `SkyMagics`."""
+
+    capture_limit: int = CAPTURE_LIMIT
+    show_progress: bool = True
+    progress_after: float = 0.5
+    interrupt_grace: float = 1.0
+
+
+class CellRunner:
+    """Runs the cells of one notebook.
+
+    Attributes:
+        background: handles of the cells in the background, those that are over included until the next one starts.
+    """
+
+    def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
+        self._shell = shell
+        self._pools = pools
+        self.background: list[CellHandle] = []
+
+    def run(self, raw: str, options: "CellOptions", settings: Settings) -> Any:
+        """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
+
+        Raises:
+            UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
+            PayloadError: a variable cannot travel. Nothing was sent.
+            KeyboardInterrupt: the user interrupted it; the work was stopped.
+            BaseException: what the cell raised.
+        """
+        code = self._analyse(raw, options)
+        self._pools.check(options.pool, options.asked)
+        sent = self._capture(code, options, settings)
+        if options.dry_run:
+            self._explain(sent, options)
+            return None
+        if sent.manifest.worth_showing and not options.quiet:
+            self._publish(sent.manifest)
+        compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
+        return self._send(compute, code, sent, options, settings, raw)
+
+    def open(self, name: str, asked: Mapping[str, Any], settings: Settings, *, quiet: bool = False) -> "Compute":
+        """The pool of that name, opened under a line of progress if it was not.
+
+        Raises:
+            SpecError: it is open, and differs from what is asked.
+            ProvisioningError: it cannot have its machines.
+            KeyboardInterrupt: the user interrupted it; nothing of the pool is left.
+        """
+        started = time.monotonic()
+
+        def opening(compute: "Compute") -> Progress:
+            def text() -> str:
+                pool = compute.snapshot()
+                ready = sum(node.state == "active" for node in pool.nodes)
+                seconds = time.monotonic() - started
+                return f"Starting pool {name!r}: {ready} of {pool.desired or pool.min} nodes ready, {seconds:.0f} s"
+
+            return self._progress(text, settings, quiet)
+
+        try:
+            return self._pools.get_or_open(name, asked, opening=opening)
+        except KeyboardInterrupt:
+            raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
+
+    def _analyse(self, raw: str, options: "CellOptions") -> CellCode:
+        filename = f"<sky cell {self._shell.execution_count}>"
+        try:
+            code = analyse(transform_cell(raw), filename=filename, first_line=2)
+        except SyntaxError as error:
+            raise no_python(error) from error
+        if code.is_stream:
+            _refuse_stream(options)
+        outputs = options.outputs
+        if options.map is not None and code.shows_value:
+            code = analyse(_with_value_kept(code.source), filename=filename)
+            outputs = None if outputs is None else (*outputs, MAP_VALUE)
+        inputs = options.inputs if options.capture else ()
+        if inputs is not None and options.map is not None:
+            inputs = (*inputs, options.map)
+        code = code.narrow(inputs=inputs, outputs=outputs)
+        return code if options.capture else replace(code, withheld="--no-capture")
+
+    def _capture(self, code: CellCode, options: "CellOptions", settings: Settings) -> Capture:
+        limit = options.capture_limit or settings.capture_limit
+        pool = self._pools.find(options.pool)
+        if pool is None:
+            return capture(code, self._shell.user_ns, limit=limit, map_name=options.map)
+        nodes = [node.rank for node in pool.snapshot().nodes]
+        return capture(code, self._shell.user_ns, limit=limit, holds=pool.holds, nodes=nodes, map_name=options.map)
+
+    def _explain(self, sent: Capture, options: "CellOptions") -> None:
+        """Show what would be sent, and where to."""
+        self._publish(sent.manifest)
+        if self._pools.find(options.pool) is not None:
+            plan = f"It would run on pool {options.pool!r}, which is open."
+        else:
+            asked = ", ".join(f"{POOL_LABELS[path]} {_shown(path, value)}" for path, value in options.asked.items())
+            plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}."
+        runs = "" if options.map is None else f" It would run {len(sent.pendings)} times."
+        sys.stdout.write(f"{plan}{runs} Nothing was sent.\n")
+
+    def _send(
+        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: Settings, raw: str
+    ) -> Any:
+        started = time.monotonic()
+        shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
+        runs: list[Run[Any]] = []
+
+        def text() -> str:
+            return meter(cell.done, len(runs), time.monotonic() - started)
+
+        progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
+        sink = CellSink(self._shell, label=shape == "all", before=progress.stop)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
+        limit = options.timeout or (None if code.is_stream else NO_LIMIT)
+        try:
+            # One by one: those that were sent before an interrupt are stopped below.
+            runs.extend(
+                compute.start(pending.with_timeout(limit), on=options.on, sink=sink) for pending in sent.pendings
+            )
+            if options.noblock:
+                return self._handle(cell, options, settings, raw)
+            if code.is_stream:
+                for element in cell.items():
+                    self._show(element)
+                return None
+            with progress:
+                cell.wait()
+            return cell.collect()
+        except KeyboardInterrupt:
+            raise interrupted(cell.stop(settings.interrupt_grace)) from None
+        except BaseException:
+            for run in runs:
+                run.cancel()
+            raise
+
+    def _handle(self, cell: SentCell, options: "CellOptions", settings: Settings, raw: str) -> CellHandle:
+        self.background = [handle for handle in self.background if not handle.done()]
+        number = max((handle.number for handle in self.background), default=0) + 1
+        line = next(line.strip() for line in raw.splitlines() if line.strip())
+        handle = CellHandle(cell, number, options.pool, line, settings.interrupt_grace)
+        self.background.append(handle)
+        return handle
+
+    def _progress(self, text: Callable[[], str], settings: Settings, quiet: bool) -> Progress:
+        enabled = settings.show_progress and not quiet
+        return Progress(self._shell, text, after=settings.progress_after, enabled=enabled)
+
+    def _show(self, element: object) -> None:
+        """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
+        data, metadata = self._formatted(element)
+        if set(data) == {"text/plain"}:
+            sys.stdout.write(f"{data['text/plain']}\n")
+            sys.stdout.flush()
+        elif data:
+            self._shell.display_pub.publish(data=data, metadata=metadata)
+
+    def _publish(self, value: object) -> None:
+        data, metadata = self._formatted(value)
+        self._shell.display_pub.publish(data=data, metadata=metadata)
+
+    def _formatted(self, value: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        formatter: Any = self._shell.display_formatter
+        data, metadata = formatter.format(value)
+        return data, metadata
+
+
+def _refuse_stream(options: "CellOptions") -> None:
+    given = {"--map": options.map is not None, "--on all": options.on == "all", "--noblock": options.noblock}
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageError(
+                f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
+                "leave the option out, or collect the elements in a list."
+            )
+
+
+def _with_value_kept(source: str) -> str:
+    """The cell with its last expression assigned to a variable that comes back."""
+    last = ast.parse(source).body[-1]
+    lines = source.splitlines(keepends=True)
+    line = lines[last.lineno - 1].encode()
+    kept = line[: last.col_offset] + f"{MAP_VALUE} = ".encode() + line[last.col_offset :]
+    return "".join([*lines[: last.lineno - 1], kept.decode(), *lines[last.lineno :]])
+
+
+def _shown(path: str, value: Any) -> str:
+    if path == "image.env":
+        return " ".join(value)  # names only: a value may be a secret
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value.name if path == "provider" else value)
+
+
+def _notify(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")

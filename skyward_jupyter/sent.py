@@ -1,0 +1,143 @@
+"""A cell on its way: waiting for it, stopping it, and bringing home what it left."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from skyward.errors import RemoteTraceback, TaskError
+from skyward.wire.failure import capture_failure
+from skyward.worker.cell import CellResult
+from skyward.worker.harvest import Harvest
+from skyward_jupyter.present import reworded
+from skyward_jupyter.results import apply_result, apply_results, stream_items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skyward.control.run import Run
+
+__all__ = ["MAP_VALUE", "SentCell", "Shape"]
+
+MAP_VALUE = "__skyward_value__"
+"""What a cell under `--map` assigns its last expression to, so that it comes back like a variable."""
+
+type Shape = Literal["single", "all", "map"]
+"""One run on one node, one run on all nodes, or one run for each element."""
+
+
+@dataclass(frozen=True)
+class SentCell:
+    """The runs of one cell.
+
+    Attributes:
+        runs: one, or with `--map` one for each element.
+        shape: how they make up the cell.
+        user_ns: the names of the notebook.
+        notify: takes a sentence for the user.
+        finish: called once the output of the cell is complete.
+    """
+
+    runs: "Sequence[Run[Any]]"
+    shape: Shape
+    user_ns: dict[str, Any]
+    notify: Callable[[str], None]
+    finish: Callable[[], object]
+
+    @property
+    def done(self) -> int:
+        """How many runs are over."""
+        return sum(run.future.done() for run in self.runs)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every run is over; whether they are."""
+        return not wait([run.future for run in self.runs], timeout).not_done
+
+    def items(self) -> "Iterator[Any]":
+        """The elements of a cell that yields, as they arrive; its names are bound after the last one.
+
+        Raises:
+            BaseException: what the cell raised.
+        """
+        (run,) = self.runs
+        try:
+            yield from stream_items(run.items(), self.user_ns, self.notify)
+        except TaskError as error:
+            raise reworded(error) from None
+        finally:
+            self.finish()
+
+    def collect(self) -> list[Any] | None:
+        """Bind in the notebook what the cell left behind; the list of the last expressions of a cell under `--map`.
+
+        Raises:
+            TaskError: it did not end by itself.
+            BaseException: what the cell raised; what it had bound by then is bound here.
+        """
+        self.finish()
+        try:
+            notices = self._apply()
+            values: list[Any] = self.user_ns.pop(MAP_VALUE, [])
+        except TaskError as error:
+            raise reworded(error) from error.__cause__
+        except BaseException as error:
+            _hide_assignment(error)
+            raise
+        finally:
+            self.user_ns.pop(MAP_VALUE, None)
+        for notice in notices:
+            self.notify(notice)
+        return values if any(value is not None for value in values) else None
+
+    def stop(self, grace: float) -> str:
+        """Stop the work; wait up to `grace` seconds for the nodes to have stopped. A sentence on how it went."""
+        stopping = [run for run in self.runs if run.cancel()]
+        if not stopping:
+            return "the work was over already."
+        futures = {run.future: run for run in stopping}
+        try:
+            left = wait(futures, grace).not_done
+        except KeyboardInterrupt:  # the user will not wait
+            left = {future for future in futures if not future.done()}
+        self.finish()
+        if waiting := _ranks(futures[future] for future in left):
+            have = "has" if len(waiting) == 1 else "have"
+            return f"{_nodes(waiting)} was asked to stop the work, and {have} not confirmed it yet."
+        ranks = _ranks(stopping)
+        return f"the work on {_nodes(ranks)} was stopped." if ranks else "the work had not started on any node."
+
+    def _apply(self) -> list[str]:
+        match self.shape:
+            case "single":
+                return apply_result(self.runs[0].future.result(), self.user_ns)
+            case "all":
+                results = self.runs[0].future.result()
+                notices = apply_results(results, self.user_ns)
+            case "map":
+                results = [_result(run) for run in self.runs]
+                notices = apply_results(results, self.user_ns)
+        return notices
+
+
+def _result(run: "Run[CellResult]") -> CellResult:
+    """The result of one run of several. One that did not end by itself failed; the others keep their values."""
+    try:
+        return run.future.result()
+    except TaskError as error:
+        return CellResult(Harvest(), capture_failure(reworded(error)), None, run.nodes[-1] if run.nodes else 0)
+
+
+def _hide_assignment(error: BaseException) -> None:
+    """Show the source line of a last expression as the user wrote it."""
+    if isinstance(error.__cause__, RemoteTraceback):
+        error.__cause__.text = error.__cause__.text.replace(f"{MAP_VALUE} = ", "")
+
+
+def _ranks(runs: "Iterable[Run[Any]]") -> list[int]:
+    return sorted({rank for run in runs for rank in run.nodes})
+
+
+def _nodes(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"node {ranks[0]}"
+    return f"nodes {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

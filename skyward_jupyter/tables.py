@@ -1,0 +1,58 @@
+"""Pools, nodes and background cells as plain tables, which look the same in every front end."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skyward.control.snapshot import PoolSnapshot
+    from skyward_jupyter.handle import CellHandle
+
+__all__ = ["cell_table", "node_table", "pool_table", "table"]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows under a header, in columns: numbers to the right, all else to the left."""
+    body = [[str(value) for value in row] for row in rows]
+    grid = [list(header), *body]
+    widths = [max(len(row[column]) for row in grid) for column in range(len(header))]
+    numeric = [bool(body) and all(row[column].isdigit() for row in body) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in grid
+    )
+
+
+def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
+    """One line for each pool."""
+    header = ("pool", "state", "provider", "nodes", "queued", "running", "done", "failed")
+    return table(
+        header,
+        (
+            (pool.name, pool.state, pool.provider, _nodes(pool), pool.queued, pool.running, pool.done, pool.failed)
+            for pool in pools
+        ),
+    )
+
+
+def node_table(pool: "PoolSnapshot") -> str:
+    """One line for each node of a pool."""
+    return table(
+        ("node", "state", "tasks", "address"),
+        ((node.rank, node.state, f"{node.busy} of {node.slots}", node.address) for node in pool.nodes),
+    )
+
+
+def cell_table(cells: Iterable["CellHandle"]) -> str:
+    """One line for each cell in the background."""
+    return table(
+        ("cell", "status", "pool", "code"), ((cell.number, cell.status, cell.pool, cell.code) for cell in cells)
+    )
+
+
+def _nodes(pool: "PoolSnapshot") -> str:
+    active = sum(node.state == "active" for node in pool.nodes)
+    elastic = f" ({pool.min} to {pool.max})" if pool.max > pool.min else ""
+    return f"{active} of {pool.desired}{elastic}"
