@@ -2,8 +2,9 @@
 
 import ast
 import builtins
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 from skyward.errors import UsageError
 from skyward.wire.sources import imported_names
@@ -95,10 +96,10 @@ class CellCode:
 
 def transform_cell(raw: str) -> str:
     """The cell `raw` as plain Python: `!command` and `%magic` become calls of `get_ipython()`."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    transformed: str = TransformerManager().transform_cell(raw)
-    return transformed
+    transform: Callable[[str], str] = (
+        import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell
+    )
+    return transform(raw)
 
 
 def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -> CellCode:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skyward.worker.shell import names_in_command
-from skyward_jupyter.scopes import COMPREHENSIONS, Inner, Key, inner_scopes
+from skyward_jupyter.scopes import Inner, Key, inner_scopes
 
 __all__ = ["Names", "find_names"]
 
@@ -63,7 +63,7 @@ class _Walk(ast.NodeVisitor):
         self._inner = inner
         self._bound: set[str] = set()
         self._deferred: dict[str, frozenset[str]] = {}
-        self._local: set[str] = set()
+        self._hidden: frozenset[str] = frozenset()
         self._sure = True
         self._ended = False
 
@@ -221,7 +221,7 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute):
             root = _root(node.func)
-            if root is not None:
+            if root is not None and root not in self._hidden:
                 self.names.touches[root] = None
             elif node.func.attr in ("system", "getoutput"):
                 self._command(node)
@@ -306,17 +306,19 @@ class _Walk(ast.NodeVisitor):
         self._all_of("lambda", node.lineno)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        self.visit(node.generators[0].iter)
-        self._all_of(COMPREHENSIONS[type(node)], node.lineno)
-        hidden = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
-        for part in ast.walk(node):
-            match part:
-                case ast.NamedExpr(target=target):
-                    self.names.binds[target.id] = None
-                case ast.Call(func=ast.Attribute() as func):
-                    root = _root(func)
-                    if root is not None and root not in hidden:
-                        self.names.touches[root] = None
+        """Its first iterable is evaluated here; the rest in a scope of its own, perhaps never."""
+        bound, sure, hidden = set(self._bound), self._sure, self._hidden
+        for part in node.generators:
+            self.visit(part.iter)
+            self._sure = False
+            targets = {name.id for name in ast.walk(part.target) if isinstance(name, ast.Name)}
+            self._bound |= targets
+            self._hidden = self._hidden | targets
+            for condition in part.ifs:
+                self.visit(condition)
+        for element in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self.visit(element)
+        self._bound, self._sure, self._hidden = bound, sure, hidden
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 

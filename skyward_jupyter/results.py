@@ -1,6 +1,6 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from skyward.errors import RemoteTraceback
@@ -24,7 +24,9 @@ def apply_result(result: CellResult, user_ns: dict[str, Any]) -> list[str]:
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result)
-    user_ns.update(home.values())
+    values = home.values()
+    user_ns.update(home.namesakes(values))
+    user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
@@ -123,6 +125,12 @@ class _Home:
         """By name, what the cell bound or changed."""
         found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
         return found | {name: found[first] for name, first in self._harvest.aliases.items()}
+
+    def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What other names of the notebook stand for now, whose object the cell changed in place under its own name."""
+        missing = object()
+        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in self._harvest.in_place}
+        return {name: replaced[id(value)] for name, value in self._user_ns.items() if id(value) in replaced}
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have; tell what stayed behind."""

@@ -1,18 +1,9 @@
-"""What the functions, classes and comprehensions of a cell take from its globals, as Python itself resolves it."""
+"""What the functions and classes of a cell take from its globals, as Python itself resolves it."""
 
-import ast
 import symtable
 from dataclasses import dataclass
 
-__all__ = ["COMPREHENSIONS", "Inner", "Key", "inner_scopes"]
-
-COMPREHENSIONS: dict[type[ast.expr], str] = {
-    ast.ListComp: "listcomp",
-    ast.SetComp: "setcomp",
-    ast.DictComp: "dictcomp",
-    ast.GeneratorExp: "genexpr",
-}
-"""What the symbol table calls their scopes."""
+__all__ = ["Inner", "Key", "inner_scopes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +29,7 @@ def inner_scopes(source: str, filename: str) -> dict[Key, Inner]:
             if not symbol.is_global():
                 continue
             bound = symbol.is_assigned() or symbol.is_imported()
-            if symbol.is_referenced() or (bound and table.get_name() not in COMPREHENSIONS.values()):
+            if symbol.is_referenced() or bound:
                 reads.add(symbol.get_name())  # `global n; n += 1` reads n too, though the table does not say so
             if bound:
                 binds.add(symbol.get_name())

@@ -34,6 +34,7 @@ class Harvest:
         supports: by name, values that functions among them use, for names that the notebook does not have.
         modules: by name, the modules it imported.
         aliases: names that stand for the same object as another one in `values`.
+        in_place: names in `values` that stand for the object they were captured with: it was changed in place.
         failed: by name, why a value cannot come back.
         deleted: names that it unbound.
     """
@@ -44,6 +45,7 @@ class Harvest:
     supports: dict[str, Packed] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
 
@@ -120,6 +122,7 @@ class _Gathering:
             found.supports,
             found.modules,
             found.aliases,
+            tuple(name for name in found.values if self._initial.get(name, _MISSING) is self._namespace[name]),
             found.failed,
             tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
         )

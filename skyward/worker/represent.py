@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Collection
+from importlib import import_module
 from typing import Any
 
 __all__ = ["MimeBundle", "represent"]
@@ -53,9 +54,7 @@ def plain_text(value: Any) -> str:
     """What IPython prints for `value`."""
     if type(value) not in _NOT_PRETTY:
         try:
-            from IPython.lib.pretty import pretty
-
-            return str(pretty(value))
+            return str(import_module("IPython.lib.pretty").pretty(value))
         except Exception:  # not installed, or the value's own doing: repr then says what is wrong
             pass
     try:

@@ -1,0 +1,72 @@
+"""A notebook in this process, whose `%%sky` cells run in a namespace of their own, as they do on a node."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from skyward.wire.payload import decode, encode
+from skyward_jupyter.capture import Capture, capture
+from skyward_jupyter.cell import analyse, transform_cell
+from skyward_jupyter.results import apply_result, apply_results, stream_items
+
+
+def travel(value: Any) -> Any:
+    """`value` as it arrives at the other end."""
+    sent = encode(value)
+    blobs = {key: bytearray(view) for key, view in sent.blobs.items()}
+    return decode(sent.payload, lambda blob: blobs[blob.key])
+
+
+class Notebook:
+    """Runs cells here, with `local`, and as a node would, with `sky`."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.sent: Capture
+        self.notices: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        return self.names[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def local(self, source: str) -> None:
+        """Run `source` in the notebook itself."""
+        exec(compile(source, "<notebook>", "exec"), self.names)
+
+    def take(self, source: str, *, limit: int = 1 << 30, map_name: str | None = None, **narrow: Any) -> Capture:
+        """What would be sent."""
+        code = analyse(transform_cell(source)).narrow(**narrow)
+        self.sent = capture(code, self.names, limit=limit, map_name=map_name)
+        return self.sent
+
+    def sky(self, source: str, *, nodes: int = 0, **options: Any) -> list[str]:
+        """Run `source` as a `%%sky` cell; on `nodes` nodes at once if that is not 0. The sentences for the user."""
+        sent = self.take(source, **options)
+        if options.get("map_name") or nodes:
+            calls = sent.pendings if options.get("map_name") else [sent.pending] * nodes
+            return apply_results([travel(call.fn(*travel(call.args))) for call in calls], self.names)
+        call = sent.pending
+        return apply_result(travel(call.fn(*travel(call.args))), self.names)
+
+    def stream(self, source: str, **options: Any) -> Iterator[Any]:
+        """Run `source` as a streaming `%%sky` cell."""
+        call = self.take(source, **options).pending
+        items = (travel(item) for item in call.fn(*travel(call.args)))
+        return stream_items(items, self.names, self.notices.append)
+
+
+@pytest.fixture
+def notebook() -> Notebook:
+    return Notebook()
+
+
+@pytest.fixture(autouse=True)
+def _same_main_module() -> Iterator[None]:
+    """A cell leaves the real `__main__` in its place."""
+    main = sys.modules["__main__"]
+    yield
+    assert sys.modules["__main__"] is main

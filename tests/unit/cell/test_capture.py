@@ -1,0 +1,255 @@
+"""What is taken along, what is refused, and how both are said."""
+
+import threading
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from skyward.errors import NotPicklableError, SkywardError, TooLargeError, UsageError
+from skyward_jupyter.capture import capture
+from skyward_jupyter.cell import analyse
+from skyward_jupyter.manifest import Entry, Manifest, size_text
+from tests.unit.cell.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "error", "message"),
+    [
+        (
+            "x = daat",
+            {},
+            UsageError,
+            "line 1: the cell reads daat, but the notebook has no name daat. Did you mean data?",
+        ),
+        (
+            "\nprint(zzz)",
+            {},
+            UsageError,
+            "line 1: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
+        ),
+        (
+            "x = data",
+            {"capture": False},
+            UsageError,
+            "line 1: the cell reads data, which --no-capture keeps from it. "
+            "Leave --no-capture out, or assign it in the cell.",
+        ),
+        (
+            "x = data",
+            {"inputs": ["n"]},
+            UsageError,
+            "line 1: the cell reads data, which -i keeps from it. Add data to -i, or assign it in the cell.",
+        ),
+        (
+            "x = 1",
+            {"inputs": ["zzz"]},
+            UsageError,
+            "-i zzz: the notebook has no name zzz. Run the cell that defines it first.",
+        ),
+        (
+            "x = _",
+            {},
+            UsageError,
+            "_ is part of the notebook's own history, which stays here. "
+            "Give the value a name of its own, or take it along with `-i _`.",
+        ),
+        (
+            "x = Out[3]",
+            {},
+            UsageError,
+            "Out is part of the notebook's own history, which stays here. "
+            "Give the value a name of its own, or take it along with `-i Out`.",
+        ),
+        (
+            "x = 1",
+            {"map_name": "data"},
+            UsageError,
+            "--map data: the cell does not read data, so every run would be the same. "
+            "Use data in the cell: there it stands for one element.",
+        ),
+        (
+            "x = n",
+            {"map_name": "n"},
+            UsageError,
+            "--map n: n is of type int, which has no elements. Give it a list.",
+        ),
+        (
+            "x = zzz",
+            {"map_name": "zzz"},
+            UsageError,
+            "--map zzz: the notebook has no name zzz. Run the cell that defines it first.",
+        ),
+        (
+            "locked",
+            {},
+            NotPicklableError,
+            "locked cannot be sent to a node: locked['a'][0] is of type _thread.lock, which cannot be pickled "
+            "(cannot pickle '_thread.lock' object). Make it on the node, or leave it out.",
+        ),
+        (
+            "f()",
+            {},
+            NotPicklableError,
+            "locked cannot be sent to a node: locked['a'][0] is of type _thread.lock, which cannot be pickled "
+            "(cannot pickle '_thread.lock' object). Make it on the node, or leave it out.",
+        ),
+        (
+            "shell.x",
+            {},
+            NotPicklableError,
+            "shell cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell.",
+        ),
+        (
+            "big, data",
+            {"limit": 1 << 20},
+            TooLargeError,
+            "the cell takes 3.0 MiB along, which is over the limit of 1.0 MiB; the largest value is big (bytes, 3.0 MiB). "
+            "Make it on the node, leave it out with -i, or raise the limit with --capture-limit.",
+        ),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence_before_anything_is_sent(
+    notebook: Notebook, source: str, options: dict[str, Any], error: type[SkywardError], message: str
+) -> None:
+    notebook.names |= {
+        "data": [1, 2],
+        "n": 1,
+        "_": 1,
+        "Out": {3: 1},
+        "locked": {"a": [threading.Lock()]},
+        "shell": InteractiveShell.__new__(InteractiveShell),
+        "big": bytes(3 << 20),
+    }
+    notebook.local("def f(): return locked")
+    before = dict(notebook.names)
+    with pytest.raises(error) as caught:
+        notebook.take(source, **options)
+    assert str(caught.value) == message
+    assert notebook.names == before
+
+
+def test_a_name_that_is_only_perhaps_read_is_left_to_the_node(notebook: Notebook) -> None:
+    assert notebook.sky("if False: nothing\nx = 1") == []
+    with pytest.raises(NameError, match="name 'nothing' is not defined"):
+        notebook.sky("if True: nothing")
+
+
+def test_history_goes_when_asked_for(notebook: Notebook) -> None:
+    notebook.names["_"] = 3
+    notebook.sky("x = _", inputs=["_"])
+    assert notebook["x"] == 3
+
+
+def test_a_loop_over_underscore_is_not_history(notebook: Notebook) -> None:
+    notebook.names["_"] = object
+    assert "_" not in notebook.take("for _ in range(3): pass").captured
+
+
+@pytest.mark.parametrize("name", ["get_ipython", "exit", "quit", "open", "display"])
+def test_what_ipython_puts_into_the_notebook_stays(notebook: Notebook, name: str) -> None:
+    helper = types.FunctionType((lambda: None).__code__, {})
+    helper.__module__ = "IPython.core.something"
+    notebook.names[name] = helper
+    assert not notebook.take(f"{name}").captured
+
+
+def test_a_builtin_that_the_notebook_replaced_is_taken_along(notebook: Notebook) -> None:
+    notebook.local("def len(x): return 42")
+    notebook.sky("x = len([])\ny = max(1, 2)")
+    assert (notebook["x"], notebook["y"]) == (42, 2)
+    assert "max" not in notebook.sent.captured
+
+
+def test_inputs_bring_what_their_functions_use(notebook: Notebook) -> None:
+    notebook.local("k = 1\ndef f(): return k")
+    sent = notebook.take("x = f()", inputs=["f"])
+    assert set(sent.captured) == {"f", "k"}
+
+
+def test_nothing_is_taken_along_with_no_capture(notebook: Notebook) -> None:
+    notebook.local("k = 1")
+    notebook.sky("k = 2\nx = k", capture=False)
+    assert notebook["x"] == 2
+    assert not notebook.sent.captured
+
+
+def test_a_module_made_by_hand_travels_by_value(notebook: Notebook) -> None:
+    module = types.ModuleType("handmade")
+    module.value = 3  # type: ignore[attr-defined]  # modules take any attribute
+    notebook.names["handmade"] = module
+    notebook.sky("x = handmade.value")
+    assert notebook["x"] == 3
+
+
+def test_map_gives_one_call_for_each_element(notebook: Notebook) -> None:
+    notebook.local("xs = (i for i in range(3)); k = 1")
+    sent = notebook.take("y = xs + k", map_name="xs")
+    assert len(sent.pendings) == 3
+    assert [call.args[1]["xs"].unpack() for call in sent.pendings] == [0, 1, 2]
+    assert all(call.args[1]["k"] is sent.captured["k"] for call in sent.pendings)
+
+
+def test_one_call_without_map(notebook: Notebook) -> None:
+    sent = notebook.take("x = 1")
+    assert sent.pendings == [sent.pending]
+
+
+class TestManifest:
+    def take(self, **options: Any) -> Manifest:
+        names: dict[str, Any] = {"__name__": "__main__", "a": np.zeros(1_000_000), "b": {"k": "<v>"}, "np": np}
+        return capture(analyse("x = np.sum(a) + len(b)"), names, **options).manifest
+
+    def test_as_text(self) -> None:
+        manifest = self.take()
+        a, b = manifest.entries
+        lines = str(manifest).splitlines()
+        assert lines[0].split() == ["name", "type", "size", "digest", "on", "the", "nodes"]
+        assert lines[1].split() == ["a", "numpy", "ndarray", "7.6", "MiB", a.digest, "to", "send"]
+        assert lines[2].split() == ["b", "dict", str(b.nbytes), "B", b.digest, "sent", "each", "time"]
+        assert lines[3:] == [
+            "7.6 MiB in all, 7.6 MiB to send",
+            "imported on the node: numpy as np",
+            "to come back: x",
+        ]
+
+    def test_as_html(self) -> None:
+        bundle = self.take()._repr_mimebundle_()
+        assert bundle["text/html"].startswith("<table><thead><tr><th")
+        assert "7.6 MiB</td>" in bundle["text/html"]
+        assert bundle["text/plain"].startswith("name")
+
+    def test_html_is_escaped(self) -> None:
+        manifest = Manifest((Entry("<a>", "<b>", ()),))
+        assert "&lt;a&gt;" in manifest._repr_html_()
+        assert "<a>" not in manifest._repr_html_()
+
+    def test_says_where_a_value_is_already(self) -> None:
+        held = self.take(holds=lambda _: {0, 1}, nodes=[0, 1])
+        assert "held" in str(held).splitlines()[1]
+        assert held.to_send == held.entries[1].nbytes
+        partly = self.take(holds=lambda _: {1}, nodes=[0, 1])
+        assert str(partly).splitlines()[1].endswith("held by 1")
+        assert partly.to_send == partly.nbytes
+
+    def test_the_same_value_has_the_same_digest(self) -> None:
+        assert self.take().entries[0].digest == self.take().entries[0].digest
+
+    def test_is_worth_showing_over_16_mib(self) -> None:
+        assert not self.take().worth_showing
+        names = {"__name__": "__main__", "a": bytes(17 << 20)}
+        assert capture(analyse("len(a)"), names).manifest.worth_showing
+
+    def test_nothing_to_take(self) -> None:
+        assert str(capture(analyse("1"), {}).manifest) == "0 B in all, 0 B to send"
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 24, "16.0 MiB"), (3 << 31, "6.0 GiB")]
+)
+def test_sizes(nbytes: int, text: str) -> None:
+    assert size_text(nbytes) == text

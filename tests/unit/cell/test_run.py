@@ -1,0 +1,394 @@
+"""A cell that ran on a node leaves the notebook as if it had run here."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skyward.errors import MissingModuleError, RemoteTraceback
+
+from tests.unit.cell.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+
+def test_assigned_names_come_back(notebook: Notebook) -> None:
+    notebook.local("a = 1")
+    assert notebook.sky("b = a + 1\nfor i in range(3): c = i") == []
+    assert (notebook["b"], notebook["c"], notebook["i"]) == (2, 2, 2)
+
+
+def test_only_what_the_cell_reads_is_sent(notebook: Notebook) -> None:
+    notebook.local("a, b = 1, 2")
+    assert list(notebook.take("c = a").captured) == ["a"]
+
+
+def test_deleted_names_go(notebook: Notebook) -> None:
+    notebook.local("a, e = 1, 2")
+    notebook.sky("del a\ntry: 1 / 0\nexcept ZeroDivisionError as e: pass")
+    assert "a" not in notebook
+    assert "e" not in notebook
+
+
+def test_assignment_to_items_and_attributes_comes_back(notebook: Notebook) -> None:
+    notebook.local("import types\nd = {}; o = types.SimpleNamespace(); x = [1, 2]")
+    notebook.sky("d['k'] = 1\no.a = 2\ndel x[0]")
+    assert notebook["d"] == {"k": 1}
+    assert notebook["o"].a == 2
+    assert notebook["x"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("before", "cell", "name", "after"),
+    [
+        ("x = [1]", "x.append(2)", "x", [1, 2]),
+        ("x = {3, 1}", "x.add(2)", "x", {1, 2, 3}),
+        ("x = bytearray(100)", "x.extend(b'1')", "x", bytearray(100) + b"1"),
+        ("x = [3, 1, 2]", "import heapq\nheapq.heapify(x)", "x", [1, 3, 2]),
+        ("x = [1, 2]", "y = x.pop()", "x", [1]),
+        ("x = [1]", "x = x", "x", [1]),
+        ("x = [1]\ndef f(v): v.append(2); return v", "x = f(x)", "x", [1, 2]),
+    ],
+)
+def test_values_changed_in_place_come_back(notebook: Notebook, before: str, cell: str, name: str, after: Any) -> None:
+    notebook.local(before)
+    notebook.sky(cell)
+    assert notebook[name] == after
+
+
+def test_an_array_changed_in_place_comes_back(notebook: Notebook) -> None:
+    notebook.names["x"] = np.zeros(100_000)
+    notebook.sky("x.fill(3)")
+    assert notebook["x"][-1] == 3
+
+
+def test_a_value_that_was_only_looked_at_stays_the_same_object(notebook: Notebook) -> None:
+    notebook.names["x"] = before = {"k": ["a", "b"], "s": {"x", "y"}, "f": np.arange(10)}
+    notebook.sky("x.get('k')\nlen(x)\nx.items()")
+    assert notebook["x"] is before
+
+
+def test_two_names_of_one_object_stay_so(notebook: Notebook) -> None:
+    notebook.local("a = b = [1]")
+    notebook.sky("a[0] = 2\nb\nc = d = []")
+    assert notebook["a"] == [2]
+    assert notebook["a"] is notebook["b"]
+    assert notebook["c"] is notebook["d"]
+    assert list(notebook.take("a, b").captured) == ["a"]
+
+
+class TestFunctionsOfTheNotebook:
+    def test_see_what_the_cell_assigns(self, notebook: Notebook) -> None:
+        notebook.local("k = 1\ndef f(): return k\ndef g(): return f()")
+        notebook.sky("k = 10\nr = g()")
+        assert notebook["r"] == 10
+
+    def test_change_globals(self, notebook: Notebook) -> None:
+        notebook.local("n = 0\ndef count():\n    global n, m\n    n += 1\n    m = n")
+        notebook.sky("count(); count()")
+        assert (notebook["n"], notebook["m"]) == (2, 2)
+
+    def test_a_value_that_several_use_is_sent_once(self, notebook: Notebook) -> None:
+        notebook.names["data"] = np.zeros(100_000)
+        notebook.local("def f(): return data[0]\ndef g(): return data[1]")
+        sent = notebook.take("f() + g()")
+        assert set(sent.captured) == {"f", "g", "data"}
+        assert sum(packed.nbytes for packed in sent.captured.values()) < 810_000
+
+    def test_come_back_and_use_the_names_of_the_notebook(self, notebook: Notebook) -> None:
+        notebook.local("k = 1")
+        notebook.sky("xs = [1]\ndef f(): return xs, k")
+        assert notebook["f"]()[0] is notebook["xs"]
+        notebook.local("k = 2")
+        assert notebook["f"]()[1] == 2
+
+    def test_come_back_with_what_they_use_though_only_they_were_asked_for(self, notebook: Notebook) -> None:
+        notebook.sky("import math\nk = 2\ndef g(): return math.pi * k\ndef f(): return g()", outputs=["f"])
+        assert notebook["f"]() == pytest.approx(6.283, abs=0.001)
+
+    def test_closures_defaults_and_recursion(self, notebook: Notebook) -> None:
+        notebook.local("def make(n):\n    def add(x, y=[1]): return x + n + y[0]\n    return add\nadd = make(5)")
+        notebook.local("def fact(n): return 1 if n < 2 else n * fact(n - 1)")
+        notebook.sky("r = add(1), fact(5)\nmul = (lambda k: lambda x: x * k)(3)")
+        assert notebook["r"] == (7, 120)
+        assert notebook["mul"](2) == 6
+
+
+class TestClassesOfTheNotebook:
+    def test_instances_come_home_as_their_own_class(self, notebook: Notebook) -> None:
+        notebook.local("class P:\n    def __init__(self, v): self.v = v\n    def get(self): return self.v\np = P(1)")
+        kind, method = notebook["P"], notebook["P"].get
+        notebook.sky("p.v = 2\nq = P(3)\nsame = isinstance(p, P)")
+        assert notebook["same"]
+        assert type(notebook["p"]) is type(notebook["q"]) is notebook["P"] is kind
+        assert notebook["P"].get is method
+        assert (notebook["p"].get(), notebook["q"].get()) == (2, 3)
+
+    def test_enums_and_dataclasses(self, notebook: Notebook) -> None:
+        notebook.local("import enum, dataclasses\nclass C(enum.Enum): A = 1\n@dataclasses.dataclass\nclass D: x: int")
+        notebook.local("c, d = C.A, D(1)")
+        notebook.sky("same = c is C.A\nd.x += 1\ne = C.A")
+        assert notebook["same"]
+        assert notebook["e"] is notebook["C"].A
+        assert notebook["d"] == notebook["D"](2)
+
+    def test_one_defined_in_a_cell_is_one_in_the_next(self, notebook: Notebook) -> None:
+        notebook.sky("class A:\n    def who(self): return name()\ndef name(): return 'a'\na = A()")
+        notebook.sky("class B(A): pass\nb = B()\nsame = isinstance(a, A)")
+        assert notebook["same"]
+        assert isinstance(notebook["b"], notebook["A"])
+        notebook.local("def name(): return 'here'")
+        assert notebook["b"].who() == "here"
+
+    def test_what_is_assigned_on_a_class_comes_back(self, notebook: Notebook) -> None:
+        notebook.local("class P:\n    n = 0\nP0 = P")
+        notebook.sky("P.n += 5\nP.twice = lambda self: self.n * 2")
+        assert notebook["P"] is notebook["P0"]
+        assert notebook["P"].n == 5
+        assert notebook["P"]().twice() == 10
+
+    def test_plain_pickle_finds_them(self, notebook: Notebook) -> None:
+        notebook.sky("import pickle\nclass A: pass\nok = isinstance(pickle.loads(pickle.dumps(A())), A)")
+        assert notebook["ok"]
+
+    def test_type_hints_find_them(self, notebook: Notebook) -> None:
+        notebook.sky("import typing\nclass A: pass\nclass B:\n    a: 'A'\nok = typing.get_type_hints(B)['a'] is A")
+        assert notebook["ok"]
+
+
+class TestModules:
+    def test_travel_by_name(self, notebook: Notebook) -> None:
+        notebook.local("import json as j, os.path")
+        sent = notebook.take("j.dumps(os.path.sep)")
+        assert sent.request.modules == {"j": "json", "os": "os"}
+        assert not sent.captured
+
+    def test_imports_of_a_cell_are_bound_here(self, notebook: Notebook) -> None:
+        notebook.sky("import json\nfrom json import loads as read\nimport email.mime as m")
+        assert notebook["json"] is sys.modules["json"]
+        assert notebook["read"]("1") == 1
+        assert notebook["m"].__name__ == "email.mime"
+
+    def test_a_module_is_loaded_here_when_it_is_first_used(
+        self, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sent = notebook.take("import colorsys")
+        result = sent.pending.fn(*sent.pending.args)
+        monkeypatch.delitem(sys.modules, "colorsys")
+        from skyward_jupyter.results import apply_result
+
+        apply_result(result, notebook.names)
+        assert repr(notebook["colorsys"]) == "<module 'colorsys', imported on a node>"
+        assert "colorsys" not in sys.modules
+        assert notebook["colorsys"].rgb_to_hls(1, 1, 1) == (0.0, 1.0, 0.0)
+        assert notebook.take("colorsys.x").request.modules == {"colorsys": "colorsys"}
+
+
+class TestExceptions:
+    def test_names_bound_before_come_back_then_it_is_raised(self, notebook: Notebook) -> None:
+        notebook.local("d = {}")
+        with pytest.raises(ZeroDivisionError) as caught:
+            notebook.sky("a = 1\nd['k'] = 1\n1 / 0\nb = 2")
+        assert notebook["a"] == 1
+        assert notebook["d"] == {"k": 1}
+        assert "b" not in notebook
+        cause = caught.value.__cause__
+        assert isinstance(cause, RemoteTraceback)
+        assert str(cause) == (
+            "\nTraceback (most recent call last on node 0):\n"
+            '  File "<sky cell>", line 3, in <module>\n    1 / 0\n'
+            "ZeroDivisionError: division by zero"
+        )
+
+    def test_one_defined_in_the_notebook_is_caught_there(self, notebook: Notebook) -> None:
+        notebook.local("class Mine(Exception):\n    def __init__(self, n): super().__init__(n); self.n = n")
+        with pytest.raises(notebook["Mine"]) as caught:
+            notebook.sky("raise Mine(3)")
+        assert caught.value.n == 3
+
+    def test_the_traceback_goes_through_functions_of_the_notebook(self, notebook: Notebook) -> None:
+        notebook.local("def f(x):\n    return 1 / x")
+        with pytest.raises(ZeroDivisionError) as caught:
+            notebook.sky("f(0)")
+        assert 'File "<notebook>", line 2, in f' in str(caught.value.__cause__)
+
+    def test_a_cell_can_exit(self, notebook: Notebook) -> None:
+        with pytest.raises(SystemExit):
+            notebook.sky("a = 1\nraise SystemExit(3)")
+        assert notebook["a"] == 1
+
+    @pytest.mark.parametrize(
+        ("module", "package"),
+        [("sklearn.svm", "scikit-learn"), ("cv2", "opencv-python-headless"), ("no_such_thing", "no-such-thing")],
+    )
+    def test_a_missing_module_is_named_with_its_package(self, notebook: Notebook, module: str, package: str) -> None:
+        top = module.partition(".")[0]
+        with pytest.raises(MissingModuleError) as caught:
+            notebook.sky(f"import {module}")
+        assert str(caught.value) == (
+            f"module {top!r} is not installed on node 0; add it with `--pip {package}` on the cell, "
+            f"or Image(pip=[{package!r}]) in code"
+        )
+
+    def test_a_missing_submodule_of_an_installed_package_is_the_users_own_error(self, notebook: Notebook) -> None:
+        with pytest.raises(ModuleNotFoundError, match=r"^No module named 'json\.nothing'$"):
+            notebook.sky("import json.nothing")
+
+
+class TestWhatStaysBehind:
+    def test_it_is_named_and_the_rest_comes_back(self, notebook: Notebook) -> None:
+        notices = notebook.sky("import threading\nlock = threading.Lock()\nholder = {'l': [lock]}\nx = 1")
+        assert notebook["x"] == 1
+        assert notices == [
+            "lock stayed on node 0: it is of type _thread.lock, which cannot be pickled "
+            "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name.",
+            "holder stayed on node 0: holder['l'][0] is of type _thread.lock, which cannot be pickled "
+            "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name.",
+        ]
+
+    def test_too_much_stays_largest_first(self, notebook: Notebook) -> None:
+        notices = notebook.sky("a = bytes(3 << 20)\nb = c = bytes(5 << 20)\nd = 1", limit=4 << 20)
+        assert len(notebook["a"]) == 3 << 20
+        assert notebook["d"] == 1
+        assert "b" not in notebook
+        reason = "its 5 MiB are over the limit of 4 MiB for what comes back"
+        fix = "Bring back less of it, or raise the limit with --capture-limit."
+        assert notices == [f"b stayed on node 0: {reason}. {fix}", f"c stayed on node 0: {reason}. {fix}"]
+
+    def test_a_name_asked_for_that_was_not_bound(self, notebook: Notebook) -> None:
+        notices = notebook.sky("x = y = 1", outputs=["x", "z"])
+        assert notebook["x"] == 1
+        assert "y" not in notebook
+        assert notices == [
+            "z stayed on node 0: the cell did not bind it. Assign it in the cell, or leave it out of -o."
+        ]
+
+    def test_a_value_whose_module_is_missing_here_can_be_used_in_the_next_cell(
+        self, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sent = notebook.take("import fractions\nfrom fractions import Fraction\nx = fractions.Fraction(1, 3)")
+        result = sent.pending.fn(*sent.pending.args)
+        from skyward_jupyter.results import apply_result
+
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "fractions", None)
+            notices = apply_result(result, notebook.names)
+            assert notices == [
+                "x came back unopened: module 'fractions' is not installed here. "
+                "It can be used in %%sky cells, and `%pip install fractions` lets it be used here."
+            ]
+            with pytest.raises(MissingModuleError, match="this value cannot be used here: module 'fractions' is not"):
+                notebook["x"].numerator  # noqa: B018 - the access is what fails
+            with pytest.raises(MissingModuleError, match="this value cannot be used here"):
+                notebook["Fraction"](1, 2)
+            notebook.names["held"] = [notebook["x"]]
+            sent = notebook.take("y = x + Fraction(1, 3) + held[0]")
+        apply_result(sent.pending.fn(*sent.pending.args), notebook.names)
+        assert str(notebook["y"]) == "1"
+
+
+class TestManyRuns:
+    def test_names_become_lists_in_order(self, notebook: Notebook) -> None:
+        notebook.local("xs = [1, 2, 3]")
+        assert notebook.sky("import math\ny = xs * 10\ndef f(): return y", map_name="xs") == []
+        assert notebook["y"] == [10, 20, 30]
+        assert notebook["xs"] == [1, 2, 3]
+        assert notebook["f"]() == [10, 20, 30]
+
+    def test_one_class_for_all_runs(self, notebook: Notebook) -> None:
+        notebook.sky("class A: pass\na = A()", nodes=3)
+        assert {type(a) for a in notebook["a"]} == {notebook["A"]}
+
+    def test_what_only_changed_in_place_stays(self, notebook: Notebook) -> None:
+        notebook.local("x = [1]")
+        notebook.sky("x.append(2)\ny = len(x)", nodes=2)
+        assert notebook["x"] == [1]
+        assert notebook["y"] == [2, 2]
+
+    def test_a_failure_has_its_place_and_is_raised(self, notebook: Notebook) -> None:
+        notebook.local("xs = [1, 0, 2]")
+        with pytest.raises(ZeroDivisionError) as caught:
+            notebook.sky("y = 2 // xs", map_name="xs")
+        assert notebook["y"] == [2, caught.value, 1]
+        assert caught.value.__notes__ == ["1 of 3 runs failed; the values of the other 2 are in the lists."]
+
+    def test_deleted_and_unbound(self, notebook: Notebook) -> None:
+        notebook.local("a = 1; xs = [0, 1]")
+        notebook.sky("del a\nif xs: y = 1", map_name="xs")
+        assert "a" not in notebook
+        assert notebook["y"] == [None, 1]
+
+    def test_no_elements(self, notebook: Notebook) -> None:
+        notebook.local("xs = []")
+        assert notebook.sky("y = xs", map_name="xs") == []
+
+
+class TestStreams:
+    def test_elements_then_names(self, notebook: Notebook) -> None:
+        notebook.local("class P:\n    def __init__(self, v): self.v = v\nn = 3")
+        stream = notebook.stream("total: int = 0\nfor i in range(n):\n    total += i\n    yield P(i)\ntotal")
+        assert [(type(p) is notebook["P"], p.v) for p in stream] == [(True, 0), (True, 1), (True, 2)]
+        assert notebook["total"] == 3
+
+    def test_functions_see_the_names(self, notebook: Notebook) -> None:
+        assert list(notebook.stream("k = 1\ndef f(): return k\nyield f()\nk = 2\nyield f()")) == [1, 2]
+
+    def test_a_failure_comes_after_its_elements(self, notebook: Notebook) -> None:
+        stream = notebook.stream("x = 1\nyield x\n1 / 0")
+        assert next(stream) == 1
+        with pytest.raises(ZeroDivisionError) as caught:
+            next(stream)
+        assert notebook["x"] == 1
+        assert 'File "<sky cell>", line 3, in <module>' in str(caught.value.__cause__)
+
+    def test_asynchronous(self, notebook: Notebook) -> None:
+        source = "import asyncio\nfor i in range(2):\n    await asyncio.sleep(0)\n    yield i\ndone = True"
+        assert list(notebook.stream(source)) == [0, 1]
+        assert notebook["done"]
+
+    def test_all_kinds_of_binding(self, notebook: Notebook) -> None:
+        source = (
+            "from __future__ import annotations\nimport json as j\ndef f(): ...\nclass A:\n    x: int = 1\n"
+            "for a, *b in [(1, 2, 3)]: pass\nwith open('/dev/null') as h: pass\n(w := 5)\n[v := i for i in (7,)]\n"
+            "match {'k': 1, 'l': 2}:\n    case {'k': m, **rest}: pass\nz: int\nglobal q\nq = 1\nc = 2\ndel c\nyield 1"
+        )
+        assert list(notebook.stream(source)) == [1]
+        assert {name: notebook[name] for name in "a b w v m rest q".split()} == {
+            "a": 1,
+            "b": [2, 3],
+            "w": 5,
+            "v": 7,
+            "m": 1,
+            "rest": {"l": 2},
+            "q": 1,
+        }
+        assert notebook["A"].x == 1
+        assert "c" not in notebook
+        assert "i" not in notebook
+
+    def test_an_element_that_cannot_travel(self, notebook: Notebook) -> None:
+        from skyward.errors import NotPicklableError
+
+        with pytest.raises(NotPicklableError, match=r"^the element cannot leave the node: it is of type _thread\.lock"):
+            list(notebook.stream("import threading\nyield threading.Lock()"))
+
+
+def test_top_level_await(notebook: Notebook) -> None:
+    notebook.sky(
+        "import asyncio\nasync def count():\n    yield 1\n    yield 2\n"
+        "x = await asyncio.sleep(0, 3)\ny = [i async for i in count()]"
+    )
+    assert (notebook["x"], notebook["y"]) == (3, [1, 2])
+
+
+def test_a_cell_sees_nothing_of_another(notebook: Notebook) -> None:
+    notebook.sky("a = 1", outputs=[])
+    with pytest.raises(NameError):
+        notebook.sky("if True: a")
+
+
+def test_what_binds_unseen_comes_back_too(notebook: Notebook) -> None:
+    notebook.sky("exec('a = 1')\nglobals()['b'] = 2\nfrom math import *")
+    assert (notebook["a"], notebook["b"]) == (1, 2)
+    assert notebook["floor"](1.5) == 1
