@@ -206,4 +206,5 @@ class Fleet:
             address="" if node is None else node.address,
             slots=self._launcher.slots,
             busy=self._crew.busy(rank),
+            received=0 if node is None else node.received,
         )

@@ -42,6 +42,7 @@ class Node:
         self.instance = instance
         self.address = ""
         self.phase = "requested"
+        self.received = 0
         self._on_event = on_event
         self._on_lost = on_lost
         self._token = secrets.token_bytes(32)
@@ -150,6 +151,7 @@ class Node:
             raise ConnectionError("the node is not connected")
         missing, dropped = self._holdings.want(blobs)
         for key, view in missing.items():
+            self.received += view.nbytes
             self._arriving[key] = asyncio.wrap_future(self._bulk.put(key, view))
             self._arriving[key].add_done_callback(partial(self._arrived, key))
         if dropped:

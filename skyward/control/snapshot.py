@@ -9,7 +9,13 @@ __all__ = ["NodeView", "PoolSnapshot"]
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node. `phase` is what it is doing while it waits; `slots` and `busy` count tasks."""
+    """One node.
+
+    Attributes:
+        phase: what it is doing while it waits.
+        slots, busy: how many tasks it runs at once, and how many it has.
+        received: bytes of blobs sent to it.
+    """
 
     rank: int
     state: NodeState
@@ -17,6 +23,7 @@ class NodeView:
     address: str
     slots: int
     busy: int
+    received: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,10 @@ class Child:
                 match self._connection.recv():
                     case (Code() | None as code, Submit() as submit, dict() as paths):
                         self._take(code, submit, paths)
-                    case ("relay", Credit() as credit, _) if self._job is not None:
-                        self._job.give_credit(credit)
-                    case ("relay", Feed() as feed, paths) if self._job is not None:
+                    case ("relay", Credit() | Feed() as command, paths):
                         self._paths.update(paths)
-                        self._job.feed(feed)
+                        if self._job is not None and self._job.submit.task == command.task:
+                            self._job.deliver(command)
                     case ("interrupt", reason):
                         if self._job is not None:
                             self._job.stop()
@@ -85,6 +84,7 @@ class Child:
         self._paths = {**paths}
         job = Job(submit, self._codes[submit.code])
         job.inputs = input_streams(job, self, self.fetch)
+        job.run_here()
         self._job = job
         self._guard.reason = None
         self._jobs.put(job)

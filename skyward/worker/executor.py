@@ -34,9 +34,6 @@ class Slot(Protocol):
     def interrupt(self, reason: Reason) -> None:
         """Interrupt the job that runs."""
 
-    def relay(self, command: Credit | Feed) -> None:
-        """Hand a command to the job that runs."""
-
     def give_up(self) -> bool:
         """End the job by force, if that hurts no other; whether that was possible."""
 
@@ -111,15 +108,8 @@ class Executor:
         """Hand a command to its job, wherever that is; dropped when the job has ended."""
         with self._lock:
             job = self._jobs.get(command.task)
-            run = self._runs.get(command.task)
-        if job is None:
-            return
-        if isinstance(command, Credit):
-            job.give_credit(command)
-        else:
-            job.feed(command)
-        if run is not None:
-            run.slot.relay(command)
+        if job is not None:
+            job.deliver(command)
 
     def cancel(self, task: int, *, recall: bool) -> None:
         """Stop a task; with `recall`, give it back if it has not started."""

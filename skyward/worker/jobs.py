@@ -26,17 +26,38 @@ class Job:
         self._changed = threading.Condition()
         self._credit = submit.credit
         self._stopped = False
+        self._handing = threading.Lock()
+        self._hand: Callable[[Credit | Feed], None] | None = None
+        self._early: list[Credit | Feed] = []
         self.inputs: list[InputStream] = []
 
-    def give_credit(self, credit: Credit) -> None:
-        """The client has room for more elements."""
-        with self._changed:
-            self._credit += credit.count
-            self._changed.notify_all()
+    def deliver(self, command: Credit | Feed) -> None:
+        """A command for this job arrived. Kept until it is known where the job runs."""
+        with self._handing:
+            if self._hand is None:
+                self._early.append(command)
+            else:
+                self._hand(command)
 
-    def feed(self, feed: Feed) -> None:
-        """Elements of an input stream arrived."""
-        self.inputs[feed.index].arrive(feed)
+    def run_here(self) -> None:
+        """The job runs in this process: commands act on it."""
+        self.run_elsewhere(self._act)
+
+    def run_elsewhere(self, hand: Callable[[Credit | Feed], None]) -> None:
+        """The job runs in another process: commands go to `hand`, those that came before first."""
+        with self._handing:
+            self._hand = hand
+            for command in self._early:
+                hand(command)
+            self._early.clear()
+
+    def _act(self, command: Credit | Feed) -> None:
+        if isinstance(command, Feed):
+            self.inputs[command.index].arrive(command)
+            return
+        with self._changed:
+            self._credit += command.count
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """End every wait of the job for the client with `Stopped`."""

@@ -33,14 +33,12 @@ class ThreadSlot:
     def run(self, job: Job) -> Finished:
         """Run `job` to its end."""
         self._guard.reason = None
+        job.run_here()
         return execute(job, self._port, self._functions, lambda blob: self._store.map(blob.key), self._node, self._guard)
 
     def interrupt(self, reason: Reason) -> None:
         """Interrupt the job that runs."""
         self._guard.interrupt(reason)
-
-    def relay(self, command: Credit | Feed) -> None:
-        """Nothing: the job is in this process and has heard."""
 
     def give_up(self) -> bool:
         """False: a thread cannot be ended by force."""
@@ -67,6 +65,7 @@ class ProcessSlot:
             connection = self._ready()
             with self._lock:
                 connection.send((self._code(job), job.submit, self._paths([job.code.payload, job.submit.call])))
+            job.run_elsewhere(self._relay)
             return self._attend(job, connection)
         except (EOFError, OSError):
             return self._died(job)
@@ -125,8 +124,7 @@ class ProcessSlot:
         self._reason = reason
         self._tell(("interrupt", reason))
 
-    def relay(self, command: Credit | Feed) -> None:
-        """Hand a command to the child."""
+    def _relay(self, command: Credit | Feed) -> None:
         paths = self._paths(list(command.items)) if isinstance(command, Feed) else {}
         self._tell(("relay", command, paths))
 

@@ -1,6 +1,7 @@
 """Timeouts, cancellation and interrupts stop the work on the node, not just the wait."""
 
-import _thread
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_interrupt_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: W
 
     def interrupt() -> None:
         wait_for(beat.exists, "the task to start")
-        _thread.interrupt_main()
+        os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()

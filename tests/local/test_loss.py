@@ -1,0 +1,131 @@
+"""Nodes that die: their tasks run again, at most so often, and the pool heals itself."""
+
+import logging
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+
+def test_a_task_whose_node_is_killed_runs_again(each_executor: sky.Compute, tmp_path: Path) -> None:
+    assert tasks.die_once(str(tmp_path / "marker")) >> each_executor == "alive"
+
+
+def test_retries_end_with_an_error_that_names_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    with sky.Compute(nodes=2, retry_on_interruption=1) as pool:
+        with (
+            caplog.at_level(logging.WARNING),
+            pytest.raises(
+                sky.NodeLostError,
+                match=r"^die\(\) did not finish: node \d died: its process was killed by SIGKILL, the last of 2 attempts\.$",
+            ),
+        ):
+            tasks.die() >> pool
+        assert tasks.add(1, 2) >> pool == 3
+    assert "replacing it" in caplog.text
+
+
+def test_no_retry_where_none_is_wanted(tmp_path: Path) -> None:
+    with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
+        with pytest.raises(sky.NodeLostError):
+            tasks.die_once(str(tmp_path / "marker")) >> pool
+        assert tasks.die_once(str(tmp_path / "marker")) >> pool == "alive"
+
+
+def test_a_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
+    with sky.Compute(nodes=2) as pool:
+        victim = pool.start(tasks.pid(), on=1).future.result(10)
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(10) != victim, "a new node 1")
+        assert [rank for rank, _, _ in tasks.place() @ pool] == [0, 1]
+
+
+def test_results_are_complete_and_single_while_nodes_die(tmp_path: Path, wait_for: Wait) -> None:
+    """Kill nodes in the middle of a gather: every task has one result, in order."""
+    log = tmp_path / "log"
+
+    @sky.function
+    def work(number: int) -> int:
+        with log.open("a") as file:
+            file.write(f"{number}\n")
+        return number * number
+
+    with sky.Compute(nodes=2, retry_on_interruption=10) as pool:
+        victims = tasks.pid() @ pool
+        future = sky.gather(*(work(number) for number in range(600))) > pool
+        wait_for(lambda: log.exists() and len(log.read_text().splitlines()) > 50, "some tasks to run")
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        assert future.result(60) == tuple(number * number for number in range(600))
+
+
+def test_a_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path, wait_for: Wait) -> None:
+    go, started = tmp_path / "go", tmp_path / "started"
+
+    @sky.function
+    def member(data: list[int]) -> list[int]:
+        import time
+
+        with started.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        while not go.exists():
+            time.sleep(0.01)
+        return sky.shard(data)
+
+    with sky.Compute(nodes=2) as pool:
+        run = pool.start(member(list(range(7))), on="all")
+        wait_for(lambda: started.exists() and len(started.read_text().split()) == 2, "both members to run")
+        os.kill(int(started.read_text().split()[1]), signal.SIGKILL)
+        wait_for(lambda: len(started.read_text().split()) == 3, "the lost member to run again")
+        go.touch()
+        assert run.future.result(20) == [[0, 2, 4, 6], [1, 3, 5]]
+
+
+def test_a_frozen_node_does_not_hold_up_the_others(pool: sky.Compute) -> None:
+    frozen = pool.start(tasks.pid(), on=1).future.result(10)
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        assert [pool.start(tasks.add(i, 1), on=0).future.result(10) for i in range(5)] == [1, 2, 3, 4, 5]
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    assert pool.start(tasks.pid(), on=1).future.result(10) == frozen
+
+
+def test_nodes_end_when_their_client_is_killed(tmp_path: Path, wait_for: Wait) -> None:
+    """kill -9 of the client leaves no worker behind."""
+    script = tmp_path / "client.py"
+    script.write_text(
+        "import time\nimport skyward as sky\nfrom tests.local import tasks\n"
+        "pool = sky.Compute(nodes=2).open()\n"
+        "print(*(tasks.pid() @ pool), flush=True)\ntime.sleep(60)\n"
+    )
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen([_python(), str(script)], stdout=subprocess.PIPE, text=True, env=env) as client:
+        assert client.stdout is not None
+        workers = [int(word) for word in client.stdout.readline().split()]
+        assert len(workers) == 2
+        client.kill()
+    wait_for(lambda: not any(_alive(worker) for worker in workers), "the workers to end")
+
+
+def _python() -> str:
+    import sys
+
+    return sys.executable
+
+
+def _alive(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,167 @@
+"""What tasks print, live and where it belongs."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+
+class Recorder:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, str, str]] = []
+        self.displayed: list[tuple[int, dict[str, Any]]] = []
+
+    def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
+        self.written.append((node, stream, text))
+
+    def display(
+        self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
+    ) -> None:
+        self.displayed.append((node, data))
+
+    def text(self, stream: str) -> str:
+        return "".join(text for _, name, text in self.written if name == stream)
+
+
+def test_prints_appear_here(each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks.speak("hello") >> each_executor
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("hello\n", "HELLO\n")
+
+
+def test_a_broadcast_says_who_printed(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks.speak("hello") @ pool
+    assert sorted(capsys.readouterr().out.splitlines()) == ["[node 0] hello", "[node 1] hello"]
+
+
+def test_output_is_live(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    go = tmp_path / "go"
+
+    @sky.function
+    def speak_and_wait() -> None:
+        import time
+
+        print("first")
+        while not go.exists():
+            time.sleep(0.01)
+        print("second")
+
+    sink = Recorder()
+    run = pool.start(speak_and_wait(), sink=sink)
+    wait_for(lambda: sink.text("stdout") == "first\n", "the first line, before the task ends")
+    assert not run.future.done()
+    go.touch()
+    run.future.result(10)
+    assert sink.text("stdout") == "first\nsecond\n"
+
+
+def test_all_output_is_here_when_the_task_is_done(each_executor: sky.Compute) -> None:
+    @sky.function
+    def chatter() -> None:
+        for number in range(5000):
+            print(number)
+
+    sink = Recorder()
+    each_executor.start(chatter(), sink=sink).future.result(10)
+    assert sink.text("stdout") == "".join(f"{number}\n" for number in range(5000))
+
+
+def test_carriage_returns_pass_as_they_are(pool: sky.Compute) -> None:
+    @sky.function
+    def progress() -> None:
+        for percent in (0, 50, 100):
+            print(f"\r{percent} %", end="")
+
+    sink = Recorder()
+    pool.start(progress(), sink=sink).future.result(10)
+    assert sink.text("stdout") == "\r0 %\r50 %\r100 %"
+
+
+def test_output_below_python(pool: sky.Compute, wait_for: Wait) -> None:
+    """Subprocesses and C code write to descriptors; that comes too."""
+    sink = Recorder()
+    pool.start(tasks.speak_low("deep"), sink=sink).future.result(10)
+    wait_for(lambda: sink.text("stdout") == "deep\ndeep from a shell\n", f"both lines, not {sink.written}")
+
+
+def test_output_of_a_task_that_raises_comes_first(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    @sky.function
+    def fail() -> None:
+        print("about to fail")
+        raise ValueError("now")
+
+    with pytest.raises(ValueError, match="now"):
+        fail() >> pool
+    assert capsys.readouterr().out == "about to fail\n"
+
+
+def test_output_only_from_the_head(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    @sky.stdout(only="head")
+    @sky.function
+    def above() -> None:
+        print("above")
+
+    @sky.function
+    @sky.stdout(only="head")
+    def below() -> None:
+        print("below")
+
+    above() @ pool
+    below() @ pool
+    assert capsys.readouterr().out == "[node 0] above\n[node 0] below\n"
+
+
+def test_silence(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    sky.silent(tasks.speak)("hush") >> pool
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+def test_a_flood_is_bounded_on_the_node(pool: sky.Compute) -> None:
+    """A task that prints 64 MB does not keep 64 MB: the node waits for the client."""
+
+    @sky.function
+    def flood() -> int:
+        import resource
+
+        line = "x" * 1023 + "\n"
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(64 * 1024):
+            print(line, end="")
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    sink = Recorder()
+    grown = pool.start(flood(), sink=sink).future.result(60)
+    assert len(sink.text("stdout")) == 64 * 1024 * 1024
+    assert grown < 48 * 1024  # KiB
+
+
+def test_displays_reach_the_sink(pool: sky.Compute) -> None:
+    @sky.function
+    def show() -> None:
+        from skyward.worker.context import current_task
+
+        context = current_task()
+        assert context is not None
+        context.publish_display({"text/plain": "a figure"}, {}, None, False)
+
+    sink = Recorder()
+    pool.start(show(), on=1, sink=sink).future.result(10)
+    assert sink.displayed == [(1, {"text/plain": "a figure"})]
+
+
+def test_tasks_do_not_see_the_pools_secret(pool: sky.Compute) -> None:
+    @sky.function
+    def environment() -> set[str]:
+        return set(os.environ)
+
+    assert "SKYWARD_TOKEN" not in environment() >> pool

@@ -1,0 +1,134 @@
+"""What travels, how often, and what becomes of it on the node."""
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+type Array = npt.NDArray[np.float64]
+
+
+@sky.function
+def mean(array: Array) -> float:
+    return float(array.mean())
+
+
+@sky.function
+def overwrite(array: Array) -> float:
+    array[:] = 7.0
+    return float(array.mean())
+
+
+@sky.function
+def make(size: int) -> Array:
+    return np.arange(size, dtype=np.float64)
+
+
+@sky.function
+def length(*parts: bytes) -> int:
+    return sum(map(len, parts))
+
+
+def sent(pool: sky.Compute) -> int:
+    """Bytes of blobs sent to the nodes of `pool` so far."""
+    return sum(node.received for node in pool.snapshot().nodes)
+
+
+def test_large_arguments_and_results(each_executor: sky.Compute) -> None:
+    array = np.arange(1_000_000, dtype=np.float64)
+    assert mean(array) >> each_executor == array.mean()
+    np.testing.assert_array_equal(make(1_000_000) >> each_executor, array)
+
+
+def test_an_argument_can_be_written_to_and_arrives_anew_next_time(each_executor: sky.Compute) -> None:
+    array = np.zeros(100_000)
+    for _ in range(3):
+        assert overwrite(array) >> each_executor == 7.0
+        assert array.sum() == 0
+        assert mean(array) >> each_executor == 0.0
+
+
+def test_a_result_can_be_written_to(pool: sky.Compute) -> None:
+    array = make(100_000) >> pool
+    array[0] = 5.0
+    assert array[0] == 5.0
+
+
+def test_an_argument_is_sent_once_to_each_node(pool: sky.Compute) -> None:
+    array = np.random.default_rng(1).random(500_000)
+    before = sent(pool)
+    sky.gather(*(mean(array) for _ in range(8))) >> pool
+    mean(array) @ pool
+    assert sent(pool) - before == 2 * array.nbytes
+
+
+def test_a_changed_array_is_sent_again(pool: sky.Compute) -> None:
+    array = np.zeros(100_000)
+    mean(array) @ pool
+    array[0] = 100_000.0
+    assert mean(array) @ pool == [1.0, 1.0]
+
+
+def test_equal_data_is_sent_once_whatever_it_is_called(pool: sky.Compute) -> None:
+    data = np.random.default_rng(2).random(100_000)
+    mean(data) @ pool
+    before = sent(pool)
+    assert mean(data.copy()) @ pool == [data.mean()] * 2
+    assert sent(pool) == before
+
+
+def test_many_middling_arguments(each_executor: sky.Compute) -> None:
+    parts = [secrets.token_bytes(50_000) for _ in range(40)]
+    assert length(*parts) >> each_executor == 2_000_000
+
+
+def test_a_gather_of_large_results(each_executor: sky.Compute) -> None:
+    results = sky.gather(*(make(20_000 + i) for i in range(30))) >> each_executor
+    assert [len(result) for result in results] == [20_000 + i for i in range(30)]
+
+
+def test_a_node_forgets_what_the_client_has(pool: sky.Compute, wait_for: Wait) -> None:
+    """Results are kept on the node only until they are here."""
+
+    @sky.function
+    def descriptors() -> int:
+        import os
+
+        return sum("skyward-blob" in _link(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+
+    def _link(path: str) -> str:
+        import os
+
+        try:
+            return os.readlink(path)
+        except OSError:
+            return ""
+
+    before = pool.start(descriptors(), on=0).future.result(10)
+    for _ in range(5):
+        pool.start(make(100_000), on=0).future.result(10)
+    wait_for(lambda: pool.start(descriptors(), on=0).future.result(10) == before, "the results to be forgotten")
+
+
+def test_a_replaced_node_is_sent_what_it_needs_again(wait_for: Wait) -> None:
+    array = np.random.default_rng(3).random(200_000)
+    with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
+        assert mean(array) >> pool == array.mean()
+        with pytest.raises(sky.NodeLostError):
+            tasks.die() >> pool
+        assert mean(array) >> pool == array.mean()
+
+
+def test_small_tasks_pass_a_large_argument(pool: sky.Compute) -> None:
+    """The bulk path holds up no message: a small task is done while a large argument is under way."""
+    large = np.zeros(60_000_000)
+    future = mean(large) > pool
+    assert [tasks.add(i, 1) >> pool for i in range(4)] == [1, 2, 3, 4]
+    assert future.result(60) == 0.0
