@@ -1,0 +1,48 @@
+# Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo lab test check unit local notebooks oldest bench lock clean
+
+BIN := .venv/bin
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
+
+setup: ## the virtual environment .venv; every other command makes it too
+	@sh scripts/setup.sh
+
+demo: setup ## run the quickstart notebook on local nodes, and show what it prints
+	@$(BIN)/python scripts/demo.py notebooks/quickstart.ipynb
+
+lab: setup ## open the notebooks in JupyterLab
+	@$(BIN)/jupyter lab --notebook-dir=notebooks
+
+test: check ## everything: check, then the tests of every tier, then the notebooks
+	$(BIN)/python -m pytest
+
+check: setup ## lint, format, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+unit: setup ## tests of one process
+	$(BIN)/python -m pytest tests/unit
+
+local: setup ## tests with real worker processes on this machine
+	$(BIN)/python -m pytest tests/local
+
+notebooks: setup ## run the notebooks, and compare what they show
+	$(BIN)/python -m pytest notebooks
+
+oldest: ## the unit and local tiers on the oldest supported Python, 3.12
+	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12
+	.venv-3.12/bin/python -m pytest tests/unit tests/local
+
+bench: setup ## the benchmarks, beside their floors and peers
+	$(BIN)/python -m benchmarks
+
+lock: setup ## resolve requirements.lock anew, with the newest versions
+	@sh scripts/lock.sh
+
+clean: ## remove what setup and the tests made
+	rm -rf .venv .venv-3.12 .cache .mypy_cache .pytest_cache .ruff_cache dist

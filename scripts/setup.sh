@@ -1,0 +1,121 @@
+#!/bin/sh
+# Makes the project's virtual environment, and everything that it takes to make one. Touches nothing outside this
+# folder. Done already: returns at once.
+#
+#   scripts/setup.sh                      .venv, from requirements.lock, with the project in it as an editable install
+#   scripts/setup.sh --python 3.12 --venv .venv-3.12
+#   scripts/setup.sh --find 3.12          only prints where that Python is; nothing if it is not here
+#
+# Environment: SKYWARD_PYTHON names the interpreter to use. PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS count
+# for uv too, unless its own variables are set.
+set -eu
+cd "$(dirname "$0")/.."
+here=$(pwd)
+cache=$here/.cache
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "setup: $*"; exit 1; }
+
+venv=.venv wanted='3.13 3.12 3.14' find_only=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --venv) venv=$2; shift 2 ;;
+    --python) wanted=$2; shift 2 ;;
+    --find) wanted=$2 find_only=yes; shift 2 ;;
+    *) fail "unknown option $1." ;;
+  esac
+done
+
+# Prints the interpreter behind $1 if it is a CPython of version $2 that can serve. A pyenv shim of a version that is
+# not switched on exists and fails, so it has to be run to know.
+usable() {
+  "$1" -c '
+import sys, sysconfig
+v = sys.version_info
+ok = sys.implementation.name == "cpython" and v >= (3, 12) and v.releaselevel == "final"
+ok = ok and (sys.argv[1] in ("any", "%d.%d" % v[:2])) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+print(sys._base_executable) if ok else sys.exit(1)' "$2" 2>/dev/null
+}
+
+# Where a Python of version $1 may be, one a line: on PATH, with uv, with us, with pyenv (whose root counts also where
+# only its shims are on PATH and HOME is another).
+candidates() {
+  printf '%s\n' "python$1"
+  uv_pythons=${UV_PYTHON_INSTALL_DIR:-${XDG_DATA_HOME:-${HOME:-}/.local/share}/uv/python}
+  printf '%s\n' "$uv_pythons"/cpython-"$1".*/bin/python3 "$cache"/python/cpython-"$1".*/bin/python3
+  { printf '%s\n' "${PYENV_ROOT:-}" "${HOME:-}/.pyenv"; printf '%s\n' "$PATH" | tr ':' '\n' | sed -n 's,/shims/*$,,p'; } |
+    while read -r root; do printf '%s\n' "$root"/versions/"$1".*/bin/python3; done
+  printf 'python3\n'
+}
+
+find_python() {
+  if [ -n "${SKYWARD_PYTHON:-}" ] && [ -z "$find_only" ]; then
+    usable "$SKYWARD_PYTHON" any || fail "SKYWARD_PYTHON=$SKYWARD_PYTHON is not a CPython of 3.12 or newer."
+    return
+  fi
+  for version in $wanted; do
+    found=$(candidates "$version" | while read -r candidate; do usable "$candidate" "$version" && break; done) || :
+    [ -z "$found" ] || { printf '%s\n' "$found"; return; }
+  done
+}
+
+if [ -n "$find_only" ]; then
+  find_python
+  exit 0
+fi
+
+made_from="$here $(cat requirements.lock pyproject.toml scripts/setup.sh | cksum)"
+if [ "$(cat "$venv/.made-from" 2>/dev/null)" = "$made_from" ] && "$venv/bin/python" -c '' 2>/dev/null; then
+  exit 0
+fi
+
+python=$(find_python)
+
+# uv: the user's, or one of our own at the version of the lock file.
+own_uv=$cache/uv
+if uv=$(command -v uv) && "$uv" --version >/dev/null 2>&1; then
+  :
+else
+  uv=$own_uv/bin/uv
+  if ! "$uv" --version >/dev/null 2>&1; then
+    with=${python:-$(command -v python3)} || fail "there is no Python here: install python3 with python3-venv, or uv."
+    say "Getting uv with $with"
+    mkdir -p "$cache"
+    rm -rf "$own_uv"
+    sed -n '/^uv==/,/[^\\]$/p' requirements.lock | sed '/^ *#/d' >"$cache/uv.txt"
+    if "$with" -m venv "$own_uv" >"$cache/uv.log" 2>&1; then
+      set -- "$own_uv/bin/python" -m pip install
+    else
+      rm -rf "$own_uv"
+      set -- "$with" -m pip install --target "$own_uv"
+    fi
+    "$@" --quiet --disable-pip-version-check --no-deps --require-hashes -r "$cache/uv.txt" >>"$cache/uv.log" 2>&1 || {
+      tail -n 5 "$cache/uv.log" >&2
+      fail "uv could not be installed with $with: install uv, or python3-venv and python3-pip, and see that pip reaches its index."
+    }
+  fi
+  export UV_CACHE_DIR="${UV_CACHE_DIR:-$cache/uv-cache}"
+fi
+commas() { printf '%s' "$1" | tr -s ' ' ','; }
+[ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
+[ -z "${PIP_EXTRA_INDEX_URL:-}" ] || export UV_INDEX="${UV_INDEX:-$PIP_EXTRA_INDEX_URL}"
+[ -z "${PIP_FIND_LINKS:-}" ] || export UV_FIND_LINKS="${UV_FIND_LINKS:-$(commas "$PIP_FIND_LINKS")}"
+export UV_NO_CONFIG=1 UV_NO_PROGRESS=1
+
+if [ -z "$python" ]; then
+  version=${wanted%% *}
+  say "No CPython $wanted was found; fetching $version with uv"
+  UV_PYTHON_INSTALL_DIR=$cache/python "$uv" python install --quiet --no-bin "$version" ||
+    fail "a CPython of 3.12 or newer is missing and could not be fetched: install one (say, 'pyenv install $version'), or set SKYWARD_PYTHON to its path."
+  python=$(find_python)
+  [ -n "$python" ] || fail "uv fetched a Python that does not run here; set SKYWARD_PYTHON to a CPython of 3.12 or newer."
+fi
+
+say "Installing into $venv with $("$python" -V) ($python)"
+rm -f "$venv/.made-from"
+"$uv" venv --quiet --allow-existing --python "$python" "$venv" || fail "the virtual environment $venv could not be made with $python."
+"$uv" pip sync --quiet --require-hashes --python "$venv/bin/python" requirements.lock ||
+  fail "the packages of requirements.lock could not be installed: see above, and see that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE count)."
+"$uv" pip install --quiet --no-deps --no-build-isolation --python "$venv/bin/python" --editable . ||
+  fail "the project itself could not be installed: see above."
+printf '%s\n' "$made_from" >"$venv/.made-from"
