@@ -17,7 +17,9 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
-        shell.register_magics(SkyMagics(shell, resident(POOL_LABELS)))
+        magics = SkyMagics(shell, resident(POOL_LABELS))
+        shell.register_magics(magics)
+        shell.events.register("pre_run_cell", magics.put_in_scope)
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
@@ -28,6 +30,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     magics = manager.registry.pop(_NAME, None)
     if magics is None:
         return
+    shell.events.unregister("pre_run_cell", magics.put_in_scope)
     for kind in ("line", "cell"):
         manager.magics[kind].pop("sky", None)
     if magics in shell.configurables:

@@ -21,6 +21,7 @@ from skyward_kernel.pools import DEFAULT_POOL
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from skyward.target import Target
     from skyward_jupyter.handle import CellHandle
     from skyward_kernel.pools import PoolManager
 
@@ -58,6 +59,16 @@ class SkyMagics(Magics):
         super().__init__(shell)
         self._pools = pools
         self._runner = CellRunner(shell, pools)
+        self._in_scope: Target | None = None
+
+    def put_in_scope(self, *_: object) -> None:
+        """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
+        from skyward.target import current_pool
+
+        pool = self._pools.find()
+        if pool is not None or current_pool.get() is self._in_scope:
+            current_pool.set(pool)
+            self._in_scope = pool
 
     @line_cell_magic
     def sky(self, line: str, cell: str | None = None) -> Any:
@@ -102,7 +113,9 @@ class SkyMagics(Magics):
         """Open a pool; the pool."""
         names, given, asked = parse_words(words, "up", (*POOL_OPTIONS, _QUIET))
         name = _at_most_one(names, "up") or DEFAULT_POOL
-        return self._runner.open(name, asked, self._settings, quiet="quiet" in given)
+        compute = self._runner.open(name, asked, self._settings, quiet="quiet" in given)
+        self.put_in_scope()
+        return compute
 
     def down(self, words: Sequence[str]) -> None:
         """Close one pool, or all."""

@@ -150,9 +150,8 @@ class CellRunner:
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            runs.extend(
-                compute.start(pending.with_timeout(limit), on=options.on, sink=sink) for pending in sent.pendings
-            )
+            pendings = (pending.with_timeout(limit) for pending in sent.pendings)
+            runs.extend(compute.start(pending, on=options.on, sink=sink) for pending in pendings)
             if options.noblock:
                 return self._handle(cell, options, settings, raw)
             if code.is_stream:

@@ -86,7 +86,7 @@ class SentCell:
         finally:
             self.user_ns.pop(MAP_VALUE, None)
         for notice in notices:
-            self.notify(notice)
+            self.notify(notice.replace(MAP_VALUE, "The last expression"))
         return values if any(value is not None for value in values) else None
 
     def stop(self, grace: float) -> str:

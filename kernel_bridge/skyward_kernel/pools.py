@@ -78,10 +78,10 @@ class PoolManager:
         return self._resident(name).compute
 
     def find(self, name: str = DEFAULT_POOL) -> "Compute | None":
-        """The pool of that name that is open; None where there is none."""
+        """The pool of that name, if it is open. Does not wait for anything."""
         with self._lock:
             resident = self._pools.get(name)
-        return resident.compute if resident is not None and _works(resident.compute) else None
+        return resident.compute if resident is not None and resident.compute.is_open else None
 
     def check(self, name: str, asked: Asked) -> None:
         """Check that the pool of that name, if it is open, is what is asked for.
