@@ -102,7 +102,7 @@ def capture(
     manifest = Manifest(
         entries=tuple(sorted(taking.entries, key=lambda entry: -entry.nbytes)),
         modules=tuple(taking.modules.items()),
-        sources=tuple(name for name, module in sources.items() if module.source),
+        sources=tuple(name for name, module in sources.items() if module.filename),
         outputs=tuple(name for name in outputs if name not in code.deletes or code.only is not None),
         holds=holds,
         nodes=tuple(nodes),

@@ -25,7 +25,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _lock = threading.Lock()
 _seen: dict[str, int] = {}
 _local: dict[str, ModuleType] = {}
-_stamp: tuple[int, str] = (0, "")
+_stamp: tuple[int, str, int] = (0, "", 0)
 _registered: set[str] = set()
 _users = 0
 
@@ -76,7 +76,8 @@ def travelling_by_value() -> Iterator[None]:
 def _refresh() -> None:
     """Bring the table of local modules up to date with `sys.modules`."""
     global _stamp
-    stamp = (len(sys.modules), next(reversed(sys.modules)))
+    last = next(reversed(sys.modules))
+    stamp = (len(sys.modules), last, id(sys.modules[last]))
     if stamp == _stamp:
         return
     loaded = dict(sys.modules)

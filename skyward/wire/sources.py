@@ -62,10 +62,10 @@ def source_bundle(names: Iterable[str]) -> dict[str, ModuleSource]:
         path: Sequence[str] | None = None
         for depth in range(1, len(parts) + 1):
             prefix = ".".join(parts[:depth])
-            spec = _find(prefix, path) or _loaded(prefix)
+            spec = _find(prefix, path) or _loaded(prefix) or _namespace(prefix, path or ())
             if spec is None:
                 break
-            path = _locations(prefix, spec, path)
+            path = spec.submodule_search_locations
             if prefix not in looked:
                 looked.add(prefix)
                 found = _load(prefix, spec)
@@ -99,13 +99,15 @@ def _loaded(name: str) -> importlib.machinery.ModuleSpec | None:
     return importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
 
 
-def _locations(name: str, spec: importlib.machinery.ModuleSpec, parent: Sequence[str] | None) -> Sequence[str] | None:
-    """Where the modules of a package lie. A namespace package's own answer needs its parent to be imported."""
-    if spec.submodule_search_locations is None or not _is_namespace(spec):
-        return spec.submodule_search_locations
+def _namespace(name: str, parent: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
+    """The spec of a namespace package inside another package, which Python only finds once that one is imported."""
     tail = name.rpartition(".")[2]
-    folders = [os.path.join(entry, tail) for entry in (sys.path if parent is None else parent)]
-    return [folder for folder in folders if os.path.isdir(folder)]
+    folders = [folder for entry in parent if os.path.isdir(folder := os.path.join(entry, tail))]
+    if not folders:
+        return None
+    spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = folders
+    return spec
 
 
 def _is_namespace(spec: importlib.machinery.ModuleSpec) -> bool:
@@ -169,7 +171,7 @@ def _resolve(module: str, level: int, package: str) -> str:
 
 def _without_lone_namespaces(bundle: dict[str, ModuleSource]) -> dict[str, ModuleSource]:
     """Without namespace packages that hold none of the modules: they are somebody else's."""
-    holders = {name for name, module in bundle.items() if module.source or module.filename}
+    holders = {name for name, module in bundle.items() if module.filename}
     return {
         name: module
         for name, module in sorted(bundle.items())

@@ -108,8 +108,8 @@ pytestmark = pytest.mark.unit
             "big, data",
             {"limit": 1 << 20},
             TooLargeError,
-            "the cell takes 3.0 MiB along, which is over the limit of 1.0 MiB; the largest value is big (bytes, 3.0 MiB). "
-            "Make it on the node, leave it out with -i, or raise the limit with --capture-limit.",
+            "the cell takes 3.0 MiB along, which is over the limit of 1.0 MiB; the largest value is big "
+            "(bytes, 3.0 MiB). Make it on the node, leave it out with -i, or raise the limit with --capture-limit.",
         ),
     ],
 )

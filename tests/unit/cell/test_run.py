@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from skyward.errors import MissingModuleError, RemoteTraceback
-
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -354,7 +353,7 @@ class TestStreams:
             "match {'k': 1, 'l': 2}:\n    case {'k': m, **rest}: pass\nz: int\nglobal q\nq = 1\nc = 2\ndel c\nyield 1"
         )
         assert list(notebook.stream(source)) == [1]
-        assert {name: notebook[name] for name in "a b w v m rest q".split()} == {
+        assert {name: notebook[name] for name in ["a", "b", "w", "v", "m", "rest", "q"]} == {
             "a": 1,
             "b": [2, 3],
             "w": 5,

@@ -1,0 +1,269 @@
+"""What a cell displays, as it leaves the node."""
+
+import base64
+import importlib.util
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from skyward.wire.messages import Display, Event
+from skyward.worker import display
+from skyward.worker.context import TaskContext, running
+from skyward.worker.represent import represent
+from tests.unit.cell.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+type Shown = tuple[dict[str, Any], dict[str, Any], str | None, bool]
+
+needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is missing")
+
+
+class Screen:
+    """The client, as far as displays go."""
+
+    def __init__(self) -> None:
+        self.shown: list[Shown] = []
+
+    def emit(self, event: Event) -> None:
+        assert isinstance(event, Display)
+        assert isinstance(event.payload.data, bytes)
+        self.shown.append(pickle.loads(event.payload.data))
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> list[str]:
+        return [data.get("text/plain", "") for data, *_ in self.shown]
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    screen = Screen()
+    token = running.set(TaskContext(1, 2, screen))
+    yield screen
+    running.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ("1 + 1", ["2"]),
+        ("1 + 1;", []),
+        ("None", []),
+        ("x = 1", []),
+        ("'a'", ["'a'"]),
+        ("import asyncio\nawait asyncio.sleep(0, 'b')", ["'b'"]),
+        ("for i in range(3): i", []),
+        ("display(1, 'a')\n3", ["1", "'a'", "3"]),
+        ("{'b': 1, 'a': [2]}", ["{'b': 1, 'a': [2]}"]),
+        ("class A: pass\nA", ["__main__.A"]),
+    ],
+)
+def test_the_last_expression_is_shown(notebook: Notebook, screen: Screen, source: str, texts: list[str]) -> None:
+    notebook.sky(source)
+    assert screen.texts == texts
+
+
+def test_a_streaming_cell_shows_its_last_expression_too(notebook: Notebook, screen: Screen) -> None:
+    assert list(notebook.stream("yield 1\n'end'")) == [1]
+    assert screen.texts == ["'end'"]
+
+
+def test_a_failing_cell_shows_nothing_more(notebook: Notebook, screen: Screen) -> None:
+    with pytest.raises(ZeroDivisionError):
+        notebook.sky("display(1)\n1 / 0")
+    assert screen.texts == ["1"]
+
+
+def test_outside_a_task_plain_text_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    display.display({"a": 1})
+    assert capsys.readouterr().out == "{'a': 1}\n"
+
+
+class Rich:
+    def __repr__(self) -> str:
+        return "rich"
+
+    def _repr_html_(self) -> str:
+        return "<b>rich</b>"
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return b"png", {"width": 3}
+
+    def _repr_jpeg_(self) -> bytes:
+        return b"jpeg"
+
+    def _repr_latex_(self) -> None:
+        return None
+
+    def _repr_markdown_(self) -> str:
+        raise NotImplementedError
+
+
+class Bundle:
+    def __repr__(self) -> str:
+        return "plain"
+
+    def _repr_html_(self) -> str:
+        return "old"
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"text/html": "new", "application/x": {"a": 1}}, {"text/html": {"isolated": True}}
+
+
+class Answering:
+    """Has every attribute that is asked for, as mocks do."""
+
+    def __repr__(self) -> str:
+        return "yes"
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: "yes"
+
+
+class Broken:
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+class TestRepresentations:
+    def test_methods(self) -> None:
+        assert represent(Rich()) == (
+            {"text/plain": "rich", "text/html": "<b>rich</b>", "image/png": base64.b64encode(b"png").decode()},
+            {"image/png": {"width": 3}},
+        )
+
+    def test_a_bundle_goes_before_methods(self) -> None:
+        assert represent(Bundle()) == (
+            {"text/plain": "plain", "text/html": "new", "application/x": {"a": 1}},
+            {"text/html": {"isolated": True}},
+        )
+
+    def test_a_class_is_not_its_instance(self) -> None:
+        assert list(represent(Rich)[0]) == ["text/plain"]
+
+    def test_a_value_that_answers_to_everything(self) -> None:
+        assert represent(Answering()) == ({"text/plain": "yes"}, {})
+
+    def test_a_value_without_a_repr(self) -> None:
+        assert represent(Broken())[0]["text/plain"] == "<Broken whose repr() fails: ValueError: no repr>"
+
+    def test_include_and_exclude(self) -> None:
+        assert list(represent(Rich(), include=["text/html"])[0]) == ["text/html"]
+        assert "text/html" not in represent(Rich(), exclude=["text/html"])[0]
+
+    def test_long_lists_are_wrapped_as_ipython_does(self) -> None:
+        assert represent(list(range(60)))[0]["text/plain"].startswith("[0,\n 1,\n")
+
+
+class TestDisplayFunctions:
+    def test_a_handle_updates_its_display(self, screen: Screen) -> None:
+        handle = display.display("a", display_id=True)
+        assert handle is not None
+        handle.update("b")
+        display.update_display("c", display_id=handle.display_id)
+        assert [(data["text/plain"], name, update) for data, _, name, update in screen.shown] == [
+            ("'a'", handle.display_id, False),
+            ("'b'", handle.display_id, True),
+            ("'c'", handle.display_id, True),
+        ]
+
+    def test_raw_and_metadata(self, screen: Screen) -> None:
+        display.display({"text/html": "<i>"}, raw=True, metadata={"x": 1}, display_id="me")
+        display.publish_display_data({"text/plain": "p"}, transient={"display_id": "me"}, update=True)
+        assert screen.shown == [
+            ({"text/html": "<i>"}, {"x": 1}, "me", False),
+            ({"text/plain": "p"}, {}, "me", True),
+        ]
+
+    def test_clearing(self, screen: Screen) -> None:
+        display.clear_output(wait=True)
+        display.display(1, clear=True)
+        assert [data for data, *_ in screen.shown] == [
+            {display.CLEAR_MIME: {"wait": True}},
+            {display.CLEAR_MIME: {"wait": True}},
+            {"text/plain": "1"},
+        ]
+
+
+SCRIPT = """
+import pickle, sys
+from skyward.worker.cell import CellRequest, run_cell
+from skyward.worker.context import TaskContext, running
+from skyward.wire.messages import Display
+
+class Port:
+    shown = []
+    def emit(self, event):
+        self.shown.append(pickle.loads(event.payload.data))
+    def keep(self, views):
+        raise NotImplementedError
+
+running.set(TaskContext(1, 0, Port()))
+result = run_cell(CellRequest(sys.argv[1], outputs=tuple(sys.argv[2:])), {})
+if result.failure:
+    print(result.failure.render())
+for data, metadata, name, update in Port.shown:
+    print(*sorted(data), data.get("text/plain"), update)
+"""
+
+
+def on_a_node(source: str, *outputs: str, environment: dict[str, str] | None = None) -> list[str]:
+    """What a fresh process shows for a cell: in this one IPython and matplotlib may be set up otherwise."""
+    import os
+
+    env = {**os.environ, **(environment or {})}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, source, *outputs], capture_output=True, text=True, check=True, env=env
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("before", ["", "1 + 1\n"])
+def test_ipythons_own_functions_lead_to_the_cell(before: str) -> None:
+    shown = on_a_node(
+        f"{before}from IPython.display import display, clear_output, update_display, HTML\n"
+        "handle = display(HTML('<i>'), display_id='h')\nhandle.update(2)\nclear_output()\nprint('printed')"
+    )
+    assert shown == [
+        "printed",
+        "text/html text/plain <IPython.core.display.HTML object> False",
+        "text/plain 2 True",
+        f"{display.CLEAR_MIME} None False",
+    ]
+
+
+@needs_matplotlib
+class TestFigures:
+    figure = "image/png text/plain <Figure size 640x480 with 1 Axes> False"
+
+    def test_are_shown_when_the_cell_ends_and_closed(self) -> None:
+        assert on_a_node("import matplotlib.pyplot as plt\nplt.plot([1, 2]);\nplt.figure().gca();") == [self.figure] * 2
+
+    def test_are_shown_by_show_at_once(self) -> None:
+        source = "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()\ndisplay('after')\nplt.get_fignums()"
+        assert on_a_node(source) == [self.figure, "text/plain 'after' False", "text/plain [] False"]
+
+    def test_as_last_expression_are_shown_once(self) -> None:
+        assert on_a_node("import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nfig") == [self.figure]
+
+    def test_do_not_show_after_a_failure(self) -> None:
+        shown = on_a_node("import matplotlib.pyplot as plt\nplt.plot([1])\n1 / 0")
+        assert shown[-1] == "ZeroDivisionError: division by zero"
+
+    @pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "agg", ""])
+    def test_the_backend_of_the_notebook_does_not_matter(self, backend: str) -> None:
+        source = "import matplotlib.pyplot as plt\nplt.plot([1]);"
+        assert on_a_node(source, environment={"MPLBACKEND": backend}) == [self.figure]
+
+    def test_another_backend_of_the_users_is_kept(self) -> None:
+        source = "import matplotlib\nmatplotlib.get_backend().lower()"
+        assert on_a_node(source, environment={"MPLBACKEND": "svg"}) == ["text/plain 'svg' False"]

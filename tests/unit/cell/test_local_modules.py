@@ -1,0 +1,209 @@
+"""Modules of the user's own: which they are, and how cells on a node import them."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import skyward
+from skyward.wire.modules import is_local, local_modules, travelling_by_value
+from skyward.wire.payload import pack
+from skyward.wire.sources import ModuleSource, source_bundle
+from tests.unit.cell.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+type Write = Callable[[str, str], None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes modules into a folder that is imported from; they are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+
+    def write(name: str, source: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+        importlib.invalidate_caches()
+
+    yield write
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+class TestWhichAreLocal:
+    @pytest.mark.parametrize("module", [json, os, sys, np, cloudpickle, pytest, skyward, types.ModuleType("made")])
+    def test_not_installed_ones(self, module: types.ModuleType) -> None:
+        assert not is_local(module)
+
+    def test_those_of_the_user(self, write: Write) -> None:
+        write("mine_a.py", "")
+        module = importlib.import_module("mine_a")
+        assert is_local(module)
+        assert module in local_modules()
+
+    def test_one_loaded_or_dropped_later_is_noticed(self, write: Write) -> None:
+        local_modules()
+        write("mine_b.py", "")
+        module = importlib.import_module("mine_b")
+        assert module in local_modules()
+        del sys.modules["mine_b"]
+        again = importlib.import_module("mine_b")
+        json.__name__  # noqa: B018 - nothing else is loaded in between
+        assert again in local_modules()
+        assert module not in local_modules()
+
+    def test_not_the_main_module(self) -> None:
+        assert sys.modules["__main__"] not in local_modules()
+
+
+def test_by_value_lasts_as_long_as_it_is_asked_for(write: Write) -> None:
+    write("mine_c.py", "def f(): return 1")
+    module = importlib.import_module("mine_c")
+    with travelling_by_value(), travelling_by_value():
+        assert "mine_c" in cloudpickle.list_registry_pickle_by_value()
+    assert "mine_c" not in cloudpickle.list_registry_pickle_by_value()
+    cloudpickle.register_pickle_by_value(module)
+    with travelling_by_value():
+        pass
+    assert "mine_c" in cloudpickle.list_registry_pickle_by_value()
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+class TestSourceBundle:
+    def test_follows_imports_without_running_anything(self, write: Write) -> None:
+        write("pkg_a/__init__.py", "raise SystemError('it was run')")
+        write("pkg_a/one.py", "from . import two\nfrom .sub.deep import x\nimport json, other_a")
+        write("pkg_a/two.py", "def f():\n    from ..pkg_a import three")
+        write("pkg_a/three.py", "")
+        write("pkg_a/unused.py", "")
+        write("pkg_a/sub/deep.py", "x = 1")
+        write("other_a.py", "import numpy, not_there")
+        bundle = source_bundle(["pkg_a.one", "json", "numpy.linalg", "not_there"])
+        assert list(bundle) == [
+            "other_a", "pkg_a", "pkg_a.one", "pkg_a.sub", "pkg_a.sub.deep", "pkg_a.three", "pkg_a.two",
+        ]  # fmt: skip
+        assert bundle["pkg_a.sub"] == ModuleSource("pkg_a.sub", b"", "", True, b"")
+        assert bundle["pkg_a"].is_package
+        assert bundle["pkg_a.three"].filename.endswith("pkg_a/three.py")
+
+    def test_reads_what_is_on_disk_now(self, write: Write) -> None:
+        write("mine_d.py", "x = 1")
+        first = source_bundle(["mine_d"])["mine_d"]
+        write("mine_d.py", "x = 22")
+        second = source_bundle(["mine_d"])["mine_d"]
+        assert second.source == b"x = 22"
+        assert first.digest != second.digest
+
+    def test_a_module_that_does_not_parse_goes_as_it_is(self, write: Write) -> None:
+        write("mine_e.py", "def (:")
+        assert source_bundle(["mine_e"])["mine_e"].source == b"def (:"
+
+    def test_a_loaded_module_that_no_finder_knows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "hidden_a.py"
+        path.write_text("x = 1")
+        spec = importlib.util.spec_from_file_location("hidden_a", path)
+        assert spec is not None
+        monkeypatch.setitem(sys.modules, "hidden_a", importlib.util.module_from_spec(spec))
+        assert source_bundle(["hidden_a"])["hidden_a"].source == b"x = 1"
+
+
+class TestManifest:
+    def test_names_the_sources_that_go_along(self, notebook: Notebook, write: Write) -> None:
+        write("mine_f.py", "import mine_g\nclass A: pass\ndef f(): return 1")
+        write("mine_g.py", "")
+        assert notebook.take("import mine_f").manifest.sources == ("mine_f", "mine_g")
+        notebook.local("import mine_f\nfrom mine_f import f, A\na = [A()]")
+        assert notebook.take("mine_f.f()").manifest.sources == ("mine_f", "mine_g")
+        assert notebook.take("f()").manifest.sources == ("mine_f", "mine_g")
+        assert notebook.take("a").manifest.sources == ("mine_f", "mine_g")
+        assert notebook.take("1").request.sources is None
+
+
+NODE = """
+import pickle, sys
+from skyward.worker.cell import run_cell
+for line in sys.stdin.buffer:
+    request, captured = pickle.loads(bytes.fromhex(line.decode()))
+    result = run_cell(request, captured)
+    failed = result.failure is not None
+    print("=", result.failure.render().replace("\\n", "|") if failed else pickle.dumps(result).hex(), flush=True)
+"""
+
+
+class Node:
+    """A process that has none of the notebook's modules."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        self._notebook = notebook
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", NODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
+        )
+
+    def sky(self, source: str) -> str:
+        import pickle
+
+        from skyward_jupyter.results import apply_result
+
+        sent = self._notebook.take(source)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(pickle.dumps((sent.request, dict(sent.captured))).hex().encode() + b"\n")
+        self._process.stdin.flush()
+        printed = []
+        while not (line := self._process.stdout.readline().decode()).startswith("= "):
+            assert line, "the node died"
+            printed.append(line)
+        try:
+            apply_result(pickle.loads(bytes.fromhex(line[2:])), self._notebook.names)
+        except ValueError:
+            return line[2:].replace("|", "\n")
+        return "".join(printed).strip()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture
+def node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(skyward.__file__)))
+    node = Node(notebook)
+    yield node
+    node.close()
+
+
+def test_cells_import_local_modules_and_see_edits(notebook: Notebook, node: Node, write: Write) -> None:
+    write("lib_a/__init__.py", "from .core import Thing, value")
+    write("lib_a/core.py", "class Thing:\n    def who(self): return value\nvalue = 1")
+    notebook.local("from lib_a import Thing\nimport lib_a\nthing = Thing()")
+    assert node.sky("print(thing.who(), lib_a.value, isinstance(thing, lib_a.Thing))\nback = Thing()") == "1 1 True"
+    assert type(notebook["back"]) is notebook["Thing"]
+    write("lib_a/core.py", "class Thing:\n    def who(self): return value * 10\nvalue = 2  # edited")
+    assert node.sky("import lib_a.core\nprint(thing.who(), lib_a.core.value, lib_a.value)") == "20 2 2"
+
+
+def test_a_failure_in_a_local_module_shows_its_lines(notebook: Notebook, node: Node, write: Write) -> None:
+    write("lib_b.py", "def fail():\n    raise KeyError('lines')")
+    trace = node.sky("import lib_b\nlib_b.fail()")
+    assert "lib_b.py\", line 2, in fail\n    raise KeyError('lines')" in trace
+    write("lib_c.py", "def (:")
+    assert "SyntaxError" in node.sky("import lib_c")
+
+
+def test_packed_values_of_local_modules_go_by_value_outside_cells(write: Write) -> None:
+    write("lib_d.py", "def f(): return 5")
+    module = importlib.import_module("lib_d")
+    packed = pack(module.f)
+    del sys.modules["lib_d"]
+    assert packed.unpack()() == 5

@@ -1,0 +1,82 @@
+"""`!command` on a node."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from skyward.errors import UsageError
+from skyward.worker.shell import Lines, NodeShell, expand_command, names_in_command
+from tests.unit.cell.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+
+def test_output_appears_and_the_exit_code_is_kept(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook.local("who = 'you'")
+    notebook.sky("!echo hi {who.upper()} $who; echo oops >&2; exit 3")
+    assert capsys.readouterr().out == "hi YOU you\noops\n"
+    assert notebook["_exit_code"] == 3
+
+
+def test_output_can_be_assigned(notebook: Notebook) -> None:
+    notebook.sky("x = !printf 'a\\nb\\n'\ny = x[0] + x.n + x.s")
+    assert notebook["x"] == Lines(["a", "b"])
+    assert notebook["y"] == "aa\nba b"
+
+
+def test_a_character_is_not_cut_in_two(capsys: pytest.CaptureFixture[str]) -> None:
+    NodeShell({}).system(r"printf '\303'; sleep 0.1; printf '\251'")
+    assert capsys.readouterr().out == "é"
+
+
+def test_the_text_can_be_had_whole() -> None:
+    assert NodeShell({}).getoutput("printf 'a\\nb'", split=False) == "a\nb"
+
+
+def test_an_interrupt_ends_the_command_and_all_it_started(tmp_path: Path) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    left: list[str] = []
+
+    def interrupt() -> None:
+        with fifo.open() as alive:
+            alive.readline()  # the grandchild runs
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            left.append(alive.read())  # ends when nobody holds the other end any more
+
+    reader = threading.Thread(target=interrupt)
+    reader.start()
+    with pytest.raises(KeyboardInterrupt):
+        NodeShell({}).system(f"(exec 3>{fifo}; echo go >&3; sleep 1000) & wait")
+    reader.join()
+    assert left == [""]
+
+
+@pytest.mark.parametrize(
+    ("command", "expanded"),
+    [
+        ("echo $a {b + 1}", "echo 1 3"),
+        ("echo $$HOME {{x}}", "echo $HOME {x}"),
+        ("echo $HOME ${HOME} {nothing} {1 +}", "echo $HOME ${HOME} {nothing} {1 +}"),
+        ("awk '{print $1}'", "awk '{print $1}'"),
+    ],
+)
+def test_values_in_commands(command: str, expanded: str) -> None:
+    assert expand_command(command, {"a": 1, "b": 2}) == expanded
+
+
+def test_names_in_commands() -> None:
+    assert list(names_in_command("echo $a {b.c + d[0]} $$e {{f}} {1 +}")) == ["a", "b", "d"]
+
+
+def test_magics_and_the_rest_are_refused_clearly(notebook: Notebook) -> None:
+    with pytest.raises(UsageError, match=r"^%x is a magic of the notebook, which nodes do not have; run it in a cell"):
+        NodeShell({}).run_line_magic("x", "")
+    with pytest.raises(AttributeError) as caught:
+        notebook.sky("get_ipython().kernel")
+    assert str(caught.value) == (
+        "get_ipython().kernel is not there on a node; only !commands are. Use it in a cell without %%sky."
+    )
