@@ -59,7 +59,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
         if any(name in result.definitions for result in results):
             user_ns[name] = next(row[name] for row in rows if name in row)
         elif any(name in row and name not in home.changed for row, home in zip(rows, homes, strict=True)):
-            user_ns[name] = [error or row.get(name) for error, row in zip(errors, rows, strict=True)]
+            user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]

@@ -81,7 +81,6 @@ def install(bundle: Mapping[str, ModuleSource]) -> None:
         if changed or fresh:
             for name in known:
                 sys.modules.pop(name, None)
-        importlib.invalidate_caches()
 
 
 def _is_foreign(module: ModuleType | None) -> bool:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyward.errors import MissingModuleError, RemoteTraceback
+from skyward.errors import MissingModuleError, PayloadError, RemoteTraceback
+from skyward.worker.missing import pip_name
+from skyward_jupyter.kept import module_here
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -391,3 +393,57 @@ def test_what_binds_unseen_comes_back_too(notebook: Notebook) -> None:
     notebook.sky("exec('a = 1')\nglobals()['b'] = 2\nfrom math import *")
     assert (notebook["a"], notebook["b"]) == (1, 2)
     assert notebook["floor"](1.5) == 1
+
+
+class Fragile:
+    """Can be pickled here and not read there."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _fail, ()
+
+
+def _fail() -> None:
+    raise AttributeError("module 'x' has no attribute 'y'")
+
+
+def test_a_value_that_the_node_cannot_read_is_named(notebook: Notebook) -> None:
+    notebook.names["table"] = {"k": Fragile()}
+    with pytest.raises(PayloadError) as caught:
+        notebook.sky("table['k']")
+    assert str(caught.value) == (
+        "table cannot be read on node 0 (AttributeError: module 'x' has no attribute 'y'); the node may have another "
+        "version of the package that it comes from. Pin the version with --pip, or make it on the node."
+    )
+
+
+def test_a_value_that_cannot_be_read_here_is_kept(notebook: Notebook) -> None:
+    notebook.names["Fragile"] = Fragile
+    assert notebook.sky("x = Fragile()") == [
+        "x came back unopened: it cannot be read here (AttributeError: module 'x' has no attribute 'y'). "
+        "It can be used in %%sky cells."
+    ]
+    assert repr(notebook["x"]).startswith("<value of a node, ")
+
+
+def test_a_module_that_is_not_installed_here_says_so_when_it_is_used(notebook: Notebook) -> None:
+    module = module_here("sklearn_not_here")
+    with pytest.raises(MissingModuleError) as caught:
+        module.svm  # noqa: B018 - the access is what fails
+    assert str(caught.value) == (
+        "module 'sklearn_not_here' is not installed here; "
+        "use it in a %%sky cell, or install it with `%pip install sklearn-not-here`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("PIL.Image", "pillow"),
+        ("yaml", "pyyaml"),
+        ("google.protobuf.x", "protobuf"),
+        ("a_b.c", "a-b"),
+        ("torch", "torch"),
+    ],
+)
+def test_packages_of_modules(module: str, package: str) -> None:
+    assert pip_name(module) == package
