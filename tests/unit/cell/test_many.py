@@ -1,0 +1,92 @@
+"""Cells that run many times, and cells that yield many elements."""
+
+import pytest
+
+from skyward.errors import NotPicklableError
+from tests.unit.cell.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+
+class TestManyRuns:
+    def test_names_become_lists_in_order(self, notebook: Notebook) -> None:
+        notebook.local("xs = [1, 2, 3]")
+        assert notebook.sky("import math\ny = xs * 10\ndef f(): return y", map_name="xs") == []
+        assert notebook["y"] == [10, 20, 30]
+        assert notebook["xs"] == [1, 2, 3]
+        assert notebook["f"]() == [10, 20, 30]
+
+    def test_one_class_for_all_runs(self, notebook: Notebook) -> None:
+        notebook.sky("class A: pass\na = A()", nodes=3)
+        assert {type(a) for a in notebook["a"]} == {notebook["A"]}
+
+    def test_what_only_changed_in_place_stays(self, notebook: Notebook) -> None:
+        notebook.local("x = [1]")
+        notebook.sky("x.append(2)\ny = len(x)", nodes=2)
+        assert notebook["x"] == [1]
+        assert notebook["y"] == [2, 2]
+
+    def test_a_failure_has_its_place_and_is_raised(self, notebook: Notebook) -> None:
+        notebook.local("xs = [1, 0, 2]")
+        with pytest.raises(ZeroDivisionError) as caught:
+            notebook.sky("y = 2 // xs", map_name="xs")
+        assert notebook["y"] == [2, caught.value, 1]
+        assert caught.value.__notes__ == ["1 of 3 runs failed; the values of the other 2 are in the lists."]
+
+    def test_deleted_and_unbound(self, notebook: Notebook) -> None:
+        notebook.local("a = 1; xs = [0, 1]")
+        notebook.sky("del a\nif xs: y = 1", map_name="xs")
+        assert "a" not in notebook
+        assert notebook["y"] == [None, 1]
+
+    def test_no_elements(self, notebook: Notebook) -> None:
+        notebook.local("xs = []")
+        assert notebook.sky("y = xs", map_name="xs") == []
+
+
+class TestStreams:
+    def test_elements_then_names(self, notebook: Notebook) -> None:
+        notebook.local("class P:\n    def __init__(self, v): self.v = v\nn = 3")
+        stream = notebook.stream("total: int = 0\nfor i in range(n):\n    total += i\n    yield P(i)\ntotal")
+        assert [(type(p) is notebook["P"], p.v) for p in stream] == [(True, 0), (True, 1), (True, 2)]
+        assert notebook["total"] == 3
+
+    def test_functions_see_the_names(self, notebook: Notebook) -> None:
+        assert list(notebook.stream("k = 1\ndef f(): return k\nyield f()\nk = 2\nyield f()")) == [1, 2]
+
+    def test_a_failure_comes_after_its_elements(self, notebook: Notebook) -> None:
+        stream = notebook.stream("x = 1\nyield x\n1 / 0")
+        assert next(stream) == 1
+        with pytest.raises(ZeroDivisionError) as caught:
+            next(stream)
+        assert notebook["x"] == 1
+        assert 'File "<sky cell>", line 3, in <module>' in str(caught.value.__cause__)
+
+    def test_asynchronous(self, notebook: Notebook) -> None:
+        source = "import asyncio\nfor i in range(2):\n    await asyncio.sleep(0)\n    yield i\ndone = True"
+        assert list(notebook.stream(source)) == [0, 1]
+        assert notebook["done"]
+
+    def test_all_kinds_of_binding(self, notebook: Notebook) -> None:
+        source = (
+            "from __future__ import annotations\nimport json as j\ndef f(): ...\nclass A:\n    x: int = 1\n"
+            "for a, *b in [(1, 2, 3)]: pass\nwith open('/dev/null') as h: pass\n(w := 5)\n[v := i for i in (7,)]\n"
+            "match {'k': 1, 'l': 2}:\n    case {'k': m, **rest}: pass\nz: int\nglobal q\nq = 1\nc = 2\ndel c\nyield 1"
+        )
+        assert list(notebook.stream(source)) == [1]
+        assert {name: notebook[name] for name in ["a", "b", "w", "v", "m", "rest", "q"]} == {
+            "a": 1,
+            "b": [2, 3],
+            "w": 5,
+            "v": 7,
+            "m": 1,
+            "rest": {"l": 2},
+            "q": 1,
+        }
+        assert notebook["A"].x == 1
+        assert "c" not in notebook
+        assert "i" not in notebook
+
+    def test_an_element_that_cannot_travel(self, notebook: Notebook) -> None:
+        with pytest.raises(NotPicklableError, match=r"^the element cannot leave the node: it is of type _thread\.lock"):
+            list(notebook.stream("import threading\nyield threading.Lock()"))
