@@ -1,0 +1,115 @@
+"""What holds for every test: its tier, a temporary directory of this run's own, and that it leaves nothing behind."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+_TIERS = Path(__file__).parent
+_PATIENCE = 5.0
+"""Seconds that what a test started has for going away, once the test is over."""
+
+_STAYS = (
+    "skyward-loop",  # the library's one loop, a daemon for the life of the process
+    "asyncio_",  # that loop's executor: a bounded number of threads, which live as long as it does
+)
+"""How the names of threads begin that may outlive the test that started them."""
+
+
+def pytest_configure() -> None:
+    # A directory of our own: what another run, or the user, has in the temporary directory is not our leak.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="sky-test-")
+
+
+def pytest_unconfigure() -> None:
+    own, tempfile.tempdir = tempfile.gettempdir(), None
+    del os.environ["TMPDIR"]
+    shutil.rmtree(own, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folder that a test is in is its tier."""
+    for item in items:
+        if item.path.is_relative_to(_TIERS):
+            item.add_marker(item.path.relative_to(_TIERS).parts[0])
+        else:
+            item.add_marker("notebooks")
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What this process has running or open, each with the words a failure names it in."""
+
+    threads: dict[object, str]
+    processes: dict[object, str]
+    ports: dict[object, str]
+    files: dict[object, str]
+
+    @classmethod
+    def now(cls) -> "Traces":
+        """Look."""
+        me = psutil.Process()
+        processes: dict[object, str] = {}
+        for child in me.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    processes[child] = f"process {child.pid}: {' '.join(child.cmdline())}"
+        return cls(
+            threads={t: f"thread {t.name}" for t in threading.enumerate() if not t.name.startswith(_STAYS)},
+            processes=processes,
+            ports={
+                (c.laddr.ip, c.laddr.port): f"listening port {c.laddr.ip}:{c.laddr.port}"
+                for c in me.net_connections(kind="inet")
+                if c.status == psutil.CONN_LISTEN
+            },
+            files={path: f"file {path}" for path in Path(tempfile.gettempdir()).glob("skyward-*")},
+        )
+
+    def since(self, before: "Traces") -> list[str]:
+        """What is here now and was not `before`."""
+        kinds = ((getattr(self, kind), getattr(before, kind)) for kind in self.__slots__)
+        return [words for now, then in kinds for key, words in now.items() if key not in then]
+
+
+_told: set[str] = set()
+"""What a failure has named already: a leak fails the test that made it, and not all that is around it too."""
+
+
+def _leaves_nothing(who: str) -> Iterator[None]:
+    before = Traces.now()
+    yield
+    deadline = time.monotonic() + _PATIENCE
+    while left := [words for words in Traces.now().since(before) if words not in _told]:
+        if time.monotonic() > deadline:
+            _told.update(left)
+            pytest.fail(f"{who} left behind, {_PATIENCE:.0f} s after its end:\n  " + "\n  ".join(left), pytrace=False)
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_leaves_nothing() -> Iterator[None]:
+    yield from _leaves_nothing("the session")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield from _leaves_nothing(f"the fixtures of {request.module.__name__}")
+
+
+@pytest.fixture(autouse=True)
+def _test_leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    # What a pool or kernel that tests share starts when it is first asked to is its own: the module's check is for it.
+    fixtures = request.node._fixtureinfo.name2fixturedefs.items()
+    if any(name[0] != "_" and made[-1].baseid and made[-1].scope != "function" for name, made in fixtures):
+        yield
+    else:
+        yield from _leaves_nothing(request.node.name)

@@ -1,0 +1,59 @@
+"""What is true of the files of the repository: their length, their addresses, and what installing them gives."""
+
+import os
+from collections.abc import Iterator
+from importlib.metadata import entry_points, metadata
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("skyward", "skyward_jupyter", "kernel_bridge/skyward_kernel", "providers/skyward_providers")
+MADE = {"__pycache__", "dist", "node_modules"}
+REGISTRIES = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"))]
+
+
+def files(*kinds: str) -> Iterator[Path]:
+    """The files of the repository, without what a command made."""
+    for folder, inner, names in os.walk(ROOT):
+        inner[:] = [name for name in inner if name not in MADE and (name == ".ci" or name[0] != ".")]
+        yield from (Path(folder, name) for name in names if not kinds or Path(name).suffix in kinds)
+
+
+def test_files_stay_short() -> None:
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in files(".py", ".ts", ".tsx")}
+    assert lengths
+    assert not {str(path): lines for path, lines in lengths.items() if lines > 400}
+
+
+def test_no_file_names_a_registry() -> None:
+    """A clone installs from whatever index its user has configured."""
+    found = [
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in files()
+        for host in REGISTRIES
+        if host.encode() in path.read_bytes()
+    ]
+    assert not found
+
+
+def test_the_lock_has_hashes_and_no_addresses() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    pins = [line for line in lock.splitlines() if "==" in line.partition(";")[0] and line[0] not in " #"]
+    assert pins
+    assert not [pin for pin in pins if not pin.endswith("\\")]
+    assert not [pin for pin in pins if pin.startswith("torch==")]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_are_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_what_is_installed() -> None:
+    assert metadata("skyward-jupyter")["License-Expression"] == "MIT"
+    (local,) = entry_points(group="skyward.providers", name="local")
+    assert local.load()().name == "local"
