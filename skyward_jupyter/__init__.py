@@ -36,3 +36,4 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     if magics in shell.configurables:
         shell.configurables.remove(magics)
     resident().close_all()
+    magics.put_in_scope()

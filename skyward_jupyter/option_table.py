@@ -130,7 +130,7 @@ OPTIONS: tuple[Option, ...] = (
         to="ttl",
         metavar="SECONDS",
         help="how long a node outlives this kernel",
-        read=reading.duration,
+        read=reading.lifetime,
         takes="a duration, such as 600, 10m or 1h",
     ),
     _several("--pip", to="image.pip", metavar="PKG", takes="packages, such as numpy,torch", help="packages to install"),

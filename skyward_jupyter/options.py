@@ -158,10 +158,13 @@ def _no_value(flag: str, options: Sequence[Option]) -> UsageError:
 
 def _unknown(word: str, options: Sequence[Option], command: str) -> UsageError:
     flag = word.partition("=")[0]
-    known = [name for option in options for name in option.flags]
-    close = get_close_matches(flag, known, n=1, cutoff=0.6) or [name for name in known if name.startswith(flag)][:1]
+    if any(flag in option.flags for option in OPTIONS):
+        return UsageError(f"{flag} is an option of %%sky, and {command} does not take it: leave it out.")
+    known = {name.lstrip("-"): name for option in options for name in option.flags}
+    close = get_close_matches(flag.lstrip("-"), known, n=1, cutoff=0.7)
+    close = close or [name for name in known if len(flag) > 3 and name.startswith(flag.lstrip("-"))]
     if close:
-        return UsageError(f"{command} has no option {flag}; did you mean {close[0]}?")
+        return UsageError(f"{command} has no option {flag}; did you mean {known[close[0]]}?")
     return UsageError(f"{command} has no option {flag}; `%sky help` lists them.")
 
 

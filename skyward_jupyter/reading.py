@@ -16,6 +16,7 @@ __all__ = [
     "duration",
     "gigabytes",
     "identifier",
+    "lifetime",
     "names",
     "number",
     "one_of",
@@ -36,12 +37,14 @@ _BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
 
 
 def duration(text: str) -> float:
-    """Seconds: `90`, `90s`, `5m`, `1h`."""
+    """Seconds above zero: `90`, `90s`, `5m`, `1h`."""
+    return _above_zero(lifetime(text))
+
+
+def lifetime(text: str) -> float:
+    """Seconds, as for `duration`, or 0."""
     number, unit = _parts(_DURATION, text)
-    seconds = float(number) * _SECONDS[(unit or "s").lower()]
-    if seconds <= 0:
-        raise ValueError(text)
-    return seconds
+    return float(number) * _SECONDS[(unit or "s").lower()]
 
 
 def size(text: str) -> int:
@@ -92,7 +95,7 @@ def names(text: str) -> tuple[str, ...]:
 
 def packages(text: str) -> tuple[str, ...]:
     """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
-    return tuple(part.strip() for part in _BETWEEN_PACKAGES.split(text) if part.strip())
+    return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
 
 
 def variable(text: str) -> tuple[str, str]:

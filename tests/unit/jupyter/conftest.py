@@ -1,0 +1,212 @@
+"""Pools that are no more than their description, and a shell to run magics in."""
+
+import atexit
+import io
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from skyward.errors import TaskCancelledError
+from skyward.pending import PendingFunction
+from skyward.specs import Nodes, NodesLike, resolve
+from skyward.target import current_pool
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+
+
+class FakeRun:
+    """A run that is over once `hold` is not set."""
+
+    def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
+        self.future: Future[Any] = Future()
+        self.nodes = nodes
+        self._value = value
+        self._stream = stream
+        self._hold = hold
+        if not hold:
+            self.finish()
+
+    def finish(self) -> None:
+        """End with what the work gives."""
+        try:
+            self.future.set_result(self._value())
+        except Exception as error:
+            self.future.set_exception(error)
+
+    @property
+    def state(self) -> str:
+        if not self.future.done():
+            return "running"
+        return "failed" if self.future.exception() else "done"
+
+    def items(self) -> Any:
+        return self._stream
+
+    def cancel(self) -> bool:
+        if self.future.done():
+            return False
+        self.future.set_exception(TaskCancelledError("run_cell() was cancelled on node 0."))
+        return True
+
+
+class FakeCompute:
+    """A pool that runs cells in this process, one after the other."""
+
+    made: list["FakeCompute"]
+    hold = False
+    fail: Exception | None = None
+
+    def __init__(self, *, name: str, **fields: Any) -> None:
+        specs, self.options = resolve((), None, fields, name)
+        self.spec = specs[0]
+        self.name = name
+        self.fields = fields
+        self.nodes = self.spec.nodes
+        self.is_open = False
+        self.closed = 0
+        self.alive = True
+        self.runs: list[FakeRun] = []
+        self.sent: list[tuple[PendingFunction[Any], Any]] = []
+        self.made.append(self)
+
+    def open(self) -> "FakeCompute":
+        if self.fail is not None:
+            raise self.fail
+        self.is_open = True
+        return self
+
+    def close(self) -> None:
+        self.is_open = False
+        self.closed += 1
+
+    def resize(self, nodes: NodesLike) -> None:
+        self.nodes = Nodes.of(nodes)
+
+    def holds(self, digest: bytes) -> frozenset[int]:
+        return frozenset()
+
+    def snapshot(self) -> Any:
+        count = self.nodes.min if self.alive else 0
+        views = [
+            SimpleNamespace(rank=rank, state="active", address=f"127.0.0.{rank + 1}", slots=1, busy=0)
+            for rank in range(count)
+        ]
+        return SimpleNamespace(
+            name=self.name,
+            state="ready" if self.is_open else "closed",
+            provider="local",
+            nodes=views,
+            queued=0,
+            running=0,
+            done=len(self.runs),
+            failed=0,
+            min=self.nodes.min,
+            max=self.nodes.ceiling,
+            desired=self.nodes.min,
+        )
+
+    def start(self, pending: PendingFunction[Any], *, on: Any = "one", sink: Any = None) -> FakeRun:
+        self.sent.append((pending, on))
+
+        def call() -> Any:
+            caught = io.StringIO()
+            with redirect_stdout(caught):
+                value = pending.fn(*pending.args, **pending.kwargs)
+            sink.output(0, "stdout", caught.getvalue())
+            return [value] * self.nodes.min if on == "all" else value
+
+        if pending.fn.__name__ == "stream_cell":
+            run = FakeRun(lambda: None, [0], iter(pending.fn(*pending.args)))
+        else:
+            run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
+        self.runs.append(run)
+        return run
+
+
+@pytest.fixture
+def compute() -> type[FakeCompute]:
+    """The class of the pools that are made; `made` has them all."""
+    return type("Pools", (FakeCompute,), {"made": []})
+
+
+@pytest.fixture
+def pools(compute: type[FakeCompute]) -> PoolManager:
+    return PoolManager(compute, POOL_LABELS)  # type: ignore[arg-type]  # it is no Compute, only like one
+
+
+@dataclass
+class Ran:
+    """What came of a cell."""
+
+    out: str
+    err: str
+    error: BaseException | None
+    result: Any = None
+    displays: list[str] = field(default_factory=list)
+
+    @property
+    def shown_error(self) -> str:
+        """What IPython shows of the error."""
+        assert self.error is not None, self.out
+        return "\n".join(self.error._render_traceback_())  # type: ignore[attr-defined]  # ours have it
+
+
+class Notebook:
+    """A plain IPython shell with the magics."""
+
+    def __init__(self, shell: InteractiveShell, magics: SkyMagics) -> None:
+        self.shell = shell
+        self.magics = magics
+
+    def __call__(self, source: str) -> Ran:
+        """Run one cell."""
+        displays: list[str] = []
+        publish = self.shell.display_pub.publish
+        self.shell.display_pub.publish = lambda data, *_, **__: displays.append(data["text/plain"])  # type: ignore[method-assign]
+        out, err = io.StringIO(), io.StringIO()
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                shell: Any = self.shell
+                ran = shell.run_cell(source, store_history=True)
+        finally:
+            self.shell.display_pub.publish = publish  # type: ignore[method-assign]
+        error = ran.error_in_exec or ran.error_before_exec
+        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.shell.user_ns[name]
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    """A fresh shell, which is IPython's only one meanwhile."""
+    hooks = sys.displayhook, sys.excepthook
+    scope = current_pool.set(None)
+    main = sys.modules["__main__"]
+    InteractiveShell.clear_instance()
+    shell: Any = InteractiveShell.instance(colors="nocolor", config=Config(HistoryManager={"enabled": False}))
+    atexit.unregister(shell.atexit_operations)
+    try:
+        yield shell
+    finally:
+        shell.atexit_operations()
+        InteractiveShell.clear_instance()
+        sys.displayhook, sys.excepthook = hooks
+        current_pool.reset(scope)
+        sys.modules["__main__"] = main
+
+
+@pytest.fixture
+def notebook(shell: InteractiveShell, pools: PoolManager) -> Notebook:
+    magics = SkyMagics(shell, pools)
+    shell.register_magics(magics)
+    return Notebook(shell, magics)

@@ -1,0 +1,415 @@
+"""`%%sky` and `%sky` in a plain IPython shell, on a pool that runs cells in this process."""
+
+import signal
+import threading
+from concurrent.futures import Future
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
+from skyward.specs import Nodes
+from skyward.target import current_pool
+from skyward_jupyter import load_ipython_extension, unload_ipython_extension
+from skyward_jupyter.handle import CellHandle
+from skyward_jupyter.running import NO_LIMIT
+from skyward_kernel.pools import PoolManager
+from tests.unit.jupyter.conftest import FakeCompute, Notebook
+
+pytestmark = pytest.mark.unit
+
+type Pools = type[FakeCompute]
+
+
+def test_a_cell_runs_on_a_pool_and_its_names_come_back(notebook: Notebook, compute: Pools) -> None:
+    notebook("x = 20")
+    ran = notebook("%%sky --nodes 2\nprint('hello')\ny = x + 1")
+    assert ran.error is None
+    assert ran.out == "hello\n"
+    assert notebook["y"] == 21
+    assert compute.made[0].spec.nodes == Nodes(2)
+    notebook("%%sky\ny += 1")
+    assert notebook["y"] == 22
+    assert len(compute.made) == 1
+
+
+def test_where_a_cell_runs_and_for_how_long(notebook: Notebook, compute: Pools) -> None:
+    for line in ("", "--on head", "--on 1", "--timeout 5m"):
+        notebook(f"%%sky {line}\n1")
+    assert [on for _, on in compute.made[0].sent] == ["one", "head", 1, "one"]
+    assert [pending.timeout for pending, _ in compute.made[0].sent] == [NO_LIMIT, NO_LIMIT, NO_LIMIT, 300]
+
+
+def test_variables_of_the_notebook_stand_in_options(notebook: Notebook, compute: Pools) -> None:
+    notebook("n, kind = 3, 'big'")
+    assert notebook("%%sky --nodes {n} --pool $kind\n1").error is None
+    assert (compute.made[0].name, compute.made[0].spec.nodes) == ("big", Nodes(3))
+
+
+def test_inputs_and_outputs_can_be_narrowed(notebook: Notebook) -> None:
+    notebook("x, y = 1, 2")
+    assert "UsageError" in notebook("%%sky -i x\nz = x + y").shown_error
+    notebook("%%sky -i x,y -o a\na = x + y\nb = 5")
+    assert notebook["a"] == 3
+    assert "b" not in notebook.shell.user_ns
+    assert "--no-capture" in notebook("%%sky --no-capture\nz = x").shown_error
+
+
+def test_on_all_gives_lists_and_labels(notebook: Notebook) -> None:
+    ran = notebook("%%sky --nodes 2 --on all\nprint('hi')\nz = 5")
+    assert ran.out == "[node 0] hi\n"
+    assert notebook["z"] == [5, 5]
+
+
+def test_map_gives_the_last_expressions_and_the_names_in_order(notebook: Notebook) -> None:
+    notebook("xs = [1, 2, 3]")
+    ran = notebook("%%sky --map xs\nsquare = xs**2\nsquare + 1")
+    assert ran.result == [2, 5, 10]
+    assert notebook["square"] == [1, 4, 9]
+    assert notebook["xs"] == [1, 2, 3]
+    assert not [name for name in notebook.shell.user_ns if "skyward" in name]
+
+
+def test_map_with_narrow_names_keeps_the_result(notebook: Notebook) -> None:
+    notebook("xs, k = [1, 2], 10")
+    assert notebook("%%sky --map xs -i k -o twice\ntwice = xs * 2\nxs + k").result == [11, 12]
+    assert notebook["twice"] == [2, 4]
+    assert notebook("%%sky --map xs --no-capture\n(xs,\n xs)").result == [(1, 1), (2, 2)]
+
+
+def test_map_without_a_last_expression_gives_nothing(notebook: Notebook) -> None:
+    notebook("xs = [1, 2]")
+    assert notebook("%%sky --map xs\ny = xs").result is None
+    assert notebook("%%sky --map xs\nxs;").result is None
+    assert notebook("%%sky --map xs\nprint(xs)").result is None
+
+
+def test_an_error_under_map_shows_the_line_as_it_was_written(notebook: Notebook) -> None:
+    notebook("xs = [1, 0]")
+    ran = notebook("%%sky --map xs\n1 / xs")
+    assert isinstance(ran.error, ZeroDivisionError)
+    assert "\n    1 / xs\n" in ran.shown_error
+    assert "1 of 2 runs failed" in ran.shown_error
+    assert not [name for name in notebook.shell.user_ns if "skyward" in name]
+
+
+def test_a_lost_task_under_map_leaves_the_others_their_values(notebook: Notebook, compute: Pools) -> None:
+    notebook("xs = [1, 2]")
+    notebook("%sky up")
+    start = compute.made[0].start
+
+    def second_is_lost(*args: object, **kwargs: object) -> object:
+        run = start(*args, **kwargs)  # type: ignore[arg-type]
+        if len(compute.made[0].runs) == 2:
+            run.future = Future()
+            run.future.set_exception(NodeLostError("run_cell() did not finish: node 1 died."))
+        return run
+
+    compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
+    ran = notebook("%%sky --map xs\ny = xs * 10")
+    assert isinstance(ran.error, NodeLostError)
+    assert ran.shown_error.startswith("NodeLostError: The cell did not finish: node 1 died.")
+    assert notebook["y"][0] == 10
+    assert isinstance(notebook["y"][1], NodeLostError)
+
+
+def test_a_cell_that_yields_shows_its_elements_and_binds_its_names(notebook: Notebook) -> None:
+    ran = notebook("%%sky\nfor i in range(3):\n    yield {'step': i}")
+    assert ran.out == "{'step': 0}\n{'step': 1}\n{'step': 2}\n"
+    assert notebook["i"] == 2
+
+
+def test_rich_elements_are_displayed(notebook: Notebook) -> None:
+    notebook("class Rich:\n    def _repr_html_(self): return '<b>'\n    def __repr__(self): return 'rich'")
+    assert notebook("%%sky\nyield Rich()").displays == ["rich"]
+
+
+@pytest.mark.parametrize("option", ["--map xs", "--on all", "--noblock"])
+def test_a_cell_that_yields_stands_in_the_foreground_of_one_node(notebook: Notebook, option: str) -> None:
+    notebook("xs = [1]")
+    shown = notebook(f"%%sky {option}\nyield xs").shown_error
+    assert option.split()[0] in shown
+    assert shown.startswith("UsageError: A cell that yields streams from one node into the notebook")
+
+
+def test_an_error_of_the_cell_shows_the_nodes_traceback_only(notebook: Notebook) -> None:
+    ran = notebook("%%sky\ndone = 1\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+    lines = ran.shown_error.splitlines()
+    assert lines[0] == "Traceback (most recent call last on node 0):"
+    assert lines[1].endswith(", line 3, in <module>")
+    assert lines[2:] == ["    1 / 0", "ZeroDivisionError: division by zero"]
+    assert "skyward_jupyter" not in ran.out
+    assert notebook["done"] == 1
+
+
+def test_a_syntax_error_shows_as_python_shows_it(notebook: Notebook, compute: Pools) -> None:
+    ran = notebook("%%sky\nx = 1\ndef f(:")
+    assert isinstance(ran.error, UsageError)
+    lines = ran.shown_error.splitlines()
+    assert lines[0].endswith(", line 3")
+    assert lines[-1] == "SyntaxError: invalid syntax"
+    assert compute.made == []
+
+
+def test_a_mistake_is_one_line_and_opens_nothing(notebook: Notebook, compute: Pools) -> None:
+    ran = notebook("%%sky --node 2\n1")
+    assert ran.shown_error == "UsageError: %%sky has no option --node; did you mean --nodes?"
+    assert "Traceback" not in ran.out
+    for cell in ("%%sky\nundefined + 1", "%%sky\nreturn 1", "%%sky\n%timeit 1", "%%sky --map nothing\nnothing"):
+        assert notebook(cell).shown_error.startswith("UsageError: ")
+    notebook("import threading; lock = threading.Lock()")
+    assert notebook("%%sky\nlock").shown_error.startswith("NotPicklableError: ")
+    notebook("big = bytes(10_000)")
+    assert notebook("%%sky --capture-limit 1KiB\nbig").shown_error.startswith("TooLargeError: ")
+    assert compute.made == []
+
+
+def test_a_pool_that_differs_is_refused_before_anything_is_sent(notebook: Notebook, compute: Pools) -> None:
+    notebook("%%sky\n1")
+    ran = notebook("%%sky --nodes 2\n1")
+    assert isinstance(ran.error, SpecError)
+    assert ran.shown_error == ("SpecError: Pool 'default' has --nodes 1, not 2: resize it with `%sky scale default 2`.")
+    assert len(compute.made[0].sent) == 1
+
+
+def test_a_pool_that_does_not_open_says_why(notebook: Notebook, compute: Pools) -> None:
+    compute.fail = NodeStartError("node 0 did not start: no room")
+    assert notebook("%%sky\n1").shown_error == "NodeStartError: node 0 did not start: no room"
+
+
+def test_an_empty_cell(notebook: Notebook) -> None:
+    text = "UsageError: The cell is empty: write the code that is to run on the nodes below the line with %%sky."
+    assert notebook("%%sky\n   \n# only a comment\n").shown_error == text
+
+
+def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> None:
+    notebook("%sky up")
+
+    def timed_out(*_: object, **__: object) -> object:
+        run = type("Run", (), {"nodes": [0], "cancel": lambda _: False, "future": Future()})()
+        run.future.set_exception(
+            TaskTimeoutError(
+                "run_cell() ran past its timeout of 1 s on node 0 and was stopped there. "
+                "Give it more with timeout=, or .with_timeout()."
+            )
+        )
+        return run
+
+    compute.made[0].start = timed_out  # type: ignore[method-assign, assignment]
+    assert notebook("%%sky --timeout 1\n1").shown_error == (
+        "TaskTimeoutError: The cell ran past its timeout of 1 s on node 0 and was stopped there. "
+        "Give it more with --timeout, or leave --timeout out."
+    )
+
+
+def test_a_dry_run_shows_the_plan_and_does_nothing(notebook: Notebook, compute: Pools) -> None:
+    notebook("data = list(range(1000))")
+    ran = notebook("%%sky --dry-run --nodes 2:8 --pip numpy,torch --env KEY=secret\ntotal = sum(data)")
+    assert "data" in ran.displays[0]
+    assert "to come back: total" in ran.displays[0]
+    assert ran.out == (
+        "It would open pool 'default' with --nodes 2:8, --pip numpy,torch, --env KEY. Nothing was sent.\n"
+    )
+    assert compute.made == []
+    notebook("%sky up")
+    out = notebook("%%sky --dry-run --map data\ndata").out
+    assert out == "It would run on pool 'default', which is open. It would run 1000 times. Nothing was sent.\n"
+    assert notebook("%%sky --dry-run\n1").out == "It would run on pool 'default', which is open. Nothing was sent.\n"
+    assert compute.made[0].sent == []
+
+
+def test_much_data_is_shown_before_it_goes(notebook: Notebook) -> None:
+    notebook("big = bytes(20_000_000)")
+    assert "big" in notebook("%%sky\nn = len(big)").displays[0]
+    assert notebook("%%sky --quiet\nn = len(big)").displays == []
+
+
+# In the background.
+
+
+def test_noblock_gives_a_handle_that_binds_when_it_is_asked(notebook: Notebook, compute: Pools) -> None:
+    compute.hold = True
+    handle = notebook("handle = None\nhandle = %sky up\n1").result
+    ran = notebook("%%sky --noblock\ny = 42")
+    handle = ran.result
+    assert isinstance(handle, CellHandle)
+    assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"
+    assert (handle.done(), handle.status) == (False, "running")
+    with pytest.raises(TimeoutError, match=r"^The cell is not over after 0.01 s: wait longer, or \.cancel\(\) it\.$"):
+        handle.result(0.01)
+    compute.made[0].runs[-1].finish()
+    assert (handle.done(), handle.status) == (True, "done")
+    assert "y" not in notebook.shell.user_ns
+    assert handle.result() is None
+    assert notebook["y"] == 42
+    notebook("y = 1")
+    handle.result()
+    assert notebook["y"] == 1
+
+
+def test_a_failure_in_the_background_is_raised_each_time(notebook: Notebook) -> None:
+    handle = notebook("%%sky --noblock\n1 / 0").result
+    assert handle.status == "failed"
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            handle.result()
+    assert handle.status == "failed"
+
+
+def test_map_in_the_background_gives_the_list(notebook: Notebook) -> None:
+    notebook("xs = [1, 2]")
+    assert notebook("%%sky --noblock --map xs\nxs * 2").result.result() == [2, 4]
+
+
+def test_cells_in_the_background_are_listed_and_cancelled(notebook: Notebook, compute: Pools) -> None:
+    compute.hold = True
+    notebook("%%sky --noblock\n\nwork = 1")
+    notebook("%%sky --noblock\nother = 1")
+    status = notebook("%sky status").out
+    assert status.splitlines()[-3:] == [
+        "cell  status   pool     code",
+        "   1  running  default  work = 1",
+        "   2  running  default  other = 1",
+    ]
+    assert notebook("%sky cancel").shown_error == (
+        "UsageError: Several cells run in the background: name one of 1, 2, or --all."
+    )
+    assert notebook("%sky cancel 7").shown_error == "UsageError: No cell '7' runs in the background; there is 1, 2."
+    assert notebook("%sky cancel 1").out == "Cell 1: the work on node 0 was stopped.\n"
+    assert notebook("%sky cancel").out == "Cell 2: the work on node 0 was stopped.\n"
+    assert notebook("%sky cancel --all").out == "No cell runs in the background.\n"
+
+
+def test_an_interrupt_stops_the_work_and_shows_one_line(notebook: Notebook, compute: Pools) -> None:
+    compute.hold = True
+    notebook("%sky up --nodes 2")
+    start = compute.made[0].start
+
+    def interrupted_later(*args: object, **kwargs: object) -> object:
+        main = threading.main_thread().ident
+        threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT]).start()
+        return start(*args, **kwargs)  # type: ignore[arg-type]
+
+    compute.made[0].start = interrupted_later  # type: ignore[method-assign, assignment]
+    ran = notebook("%%sky --on all\nx = 1")
+    assert isinstance(ran.error, KeyboardInterrupt)
+    assert ran.shown_error == "Interrupted: the work on nodes 0 and 1 was stopped."
+    assert compute.made[0].runs[0].future.done()
+
+
+# The line magic.
+
+
+def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: Pools) -> None:
+    assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
+    assert notebook("pool = %sky up train --nodes 2:4\npool").result is compute.made[0]
+    assert notebook("%sky pools").out == (
+        "pool   state  provider  nodes            queued  running  done  failed\n"
+        "train  ready  local     2 of 2 (2 to 4)       0        0     0       0\n"
+    )
+    assert notebook("%sky scale train 3").out == "Pool 'train' goes to 3 nodes.\n"
+    assert notebook("%sky status train").out == (
+        "pool   state  provider  nodes   queued  running  done  failed\n"
+        "train  ready  local     3 of 3       0        0     0       0\n"
+        "\n"
+        "node  state   tasks   address\n"
+        "   0  active  0 of 1  127.0.0.1\n"
+        "   1  active  0 of 1  127.0.0.2\n"
+        "   2  active  0 of 1  127.0.0.3\n"
+    )
+    notebook("%sky up")
+    assert "nodes of default:\n" in notebook("%sky status").out
+    assert notebook("%sky scale 1").out == "Pool 'default' goes to 1 node.\n"
+    assert notebook("%sky down train").out == "Pool 'train' is closed.\n"
+    assert notebook("%sky down --all").out == "Closed: default.\n"
+    assert notebook("%sky down --all").out == "There are no pools.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "%sky",
+            "%sky takes a subcommand: up, down, status, pools, scale, cancel, help; "
+            "to run a cell on nodes, write %%sky on its first line.",
+        ),
+        ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
+        (
+            "%sky 1 + 1",
+            "%sky has no subcommand '1'; there are up, down, status, pools, scale, cancel, help.",
+        ),
+        (
+            "%sky --nodes 2",
+            "%sky takes a subcommand before --nodes: `%sky up --nodes ...` opens a pool; "
+            "to run a cell on nodes, write %%sky on its first line.",
+        ),
+        ("%sky up a b", "%sky up takes [NAME] [options], but got 'a b'."),
+        ("%sky up --map xs", "--map is an option of %%sky, and %sky up does not take it: leave it out."),
+        (
+            "%sky up --nodes x",
+            "--nodes x: nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but ",
+        ),
+        ("%sky up 'my pool'", "name must be letters, digits, '-', '_' and '.', at most 63 of them, such as 'training'"),
+        ("%sky down nothing", "There is no pool 'nothing'; open it with `%sky up nothing`."),
+        ("%sky down a --all", "%sky down takes a name or --all, but got both: leave 'a' or --all out."),
+        ("%sky status a b", "%sky status takes [NAME], but got 'a b'."),
+        ("%sky pools a", "%sky pools takes nothing more, but got 'a'."),
+        ("%sky scale", "%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`."),
+        ("%sky scale a few", "nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got 'few'."),
+        ("%sky scale a 4", "There is no pool 'a'; open it with `%sky up a`."),
+        ("%sky help me", "%sky help takes nothing more, but got 'me'."),
+    ],
+)
+def test_mistakes_of_the_line_magic(notebook: Notebook, line: str, message: str) -> None:
+    shown = notebook(line).shown_error
+    assert shown.partition(": ")[2].startswith(message)
+    assert "\n" not in shown
+
+
+@pytest.mark.parametrize("cell", ["%sky help", "%sky --help", "%%sky --help\n1"])
+def test_help_tells_of_everything(notebook: Notebook, cell: str) -> None:
+    out = notebook(cell).out
+    for word in ("--nodes", "--map", "--noblock", "%sky up", "%sky cancel", "--capture-limit"):
+        assert word in out
+
+
+# The extension.
+
+
+def test_loading_and_unloading_twice_does_no_harm(
+    shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyward_kernel.pools._resident", pools)
+    for _ in range(2):
+        load_ipython_extension(shell)
+    pool = pools.get_or_open()
+    assert "sky" in shell.magics_manager.magics["cell"]
+    for _ in range(2):
+        unload_ipython_extension(shell)
+    assert not pool.is_open
+    assert "sky" not in shell.magics_manager.magics["cell"]
+    assert "sky" not in shell.magics_manager.magics["line"]
+    load_ipython_extension(shell)
+    assert "sky" in shell.magics_manager.magics["line"]
+
+
+def test_the_default_pool_is_in_scope_while_it_is_open(
+    shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyward_kernel.pools._resident", pools)
+    load_ipython_extension(shell)
+    notebook = Notebook(shell, shell.magics_manager.registry["SkyMagics"])
+    shell.user_ns["current_pool"] = current_pool
+    assert notebook("current_pool.get()").result is None
+    assert notebook("%sky up\ncurrent_pool.get()").result is pools.find()
+    assert notebook("current_pool.get()").result is pools.find()
+    notebook("%sky down")
+    assert notebook("current_pool.get()").result is None
+
+
+def test_settings_are_traits(notebook: Notebook) -> None:
+    notebook.magics.capture_limit = 100
+    notebook("big = bytes(10_000)")
+    assert notebook("%%sky\nbig").shown_error.startswith("TooLargeError: ")
+    assert notebook("%%sky --capture-limit 1MB\nn = len(big)").error is None

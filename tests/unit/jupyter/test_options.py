@@ -1,0 +1,185 @@
+"""The options of `%%sky`: what each is read as, and what is said where one is wrong."""
+
+from typing import Any
+
+import pytest
+
+from skyward.accelerators import parse_accelerator
+from skyward.errors import UsageError
+from skyward.specs import Image, Nodes, Worker
+from skyward.specs.image import DEFAULT_EXCLUDES
+from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, explain
+from skyward_jupyter.options import CellOptions, parse_cell, parse_words, split_line
+from skyward_providers.local import Local
+
+pytestmark = pytest.mark.unit
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert parse_cell("") == CellOptions()
+    assert parse_cell("").spec_fields() == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("--nodes 4", {"nodes": Nodes(4)}),
+        ("--nodes 2:16", {"nodes": Nodes(2, 16)}),
+        ("--nodes=3/2:16", {"nodes": Nodes(2, 16, 3)}),
+        ("--provider local", {"provider": Local()}),
+        ("--gpu A100:4", {"accelerator": parse_accelerator("A100:4")}),
+        ("--accelerator H100", {"accelerator": parse_accelerator("H100")}),
+        ("--vcpus 8", {"vcpus": 8}),
+        ("--memory 32", {"memory_gb": 32}),
+        ("--memory 32GB", {"memory_gb": 32}),
+        ("--disk 100", {"disk_gb": 100}),
+        ("--arch arm64", {"architecture": "arm64"}),
+        ("--allocation on-demand", {"allocation": "on-demand"}),
+        ("--region eu-west-1", {"region": "eu-west-1"}),
+        ("--max-cost 2.50", {"max_hourly_cost": 2.5}),
+        ("--ttl 10m", {"ttl": 600}),
+        ("--ttl 0", {"ttl": 0}),
+        ("--pip numpy,torch --pip pandas", {"image": Image(pip=["numpy", "torch", "pandas"])}),
+        ("--pip 'torch>=2,<3' --pip 'x[a,b]==1,y'", {"image": Image(pip=["torch>=2,<3", "x[a,b]==1", "y"])}),
+        ("--apt ffmpeg,git", {"image": Image(apt=["ffmpeg", "git"])}),
+        ("--python 3.13", {"image": Image(python="3.13")}),
+        ("--env A=1 --env 'B=x y=z' --env C=", {"image": Image(env={"A": "1", "B": "x y=z", "C": ""})}),
+        ("--include ./lib --include tool.py", {"image": Image(includes=["./lib", "tool.py"])}),
+        ("--exclude '*.csv'", {"image": Image(excludes=[*DEFAULT_EXCLUDES, "*.csv"])}),
+        ("--concurrency 2", {"worker": Worker(concurrency=2)}),
+        ("--executor process", {"worker": Worker(executor="process")}),
+        ("--concurrency 2 --executor thread", {"worker": Worker(2, "thread")}),
+    ],
+)
+def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
+    assert parse_cell(line).spec_fields() == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("--pool train", "pool", "train"),
+        ("--on one", "on", "one"),
+        ("--on all", "on", "all"),
+        ("--on head", "on", "head"),
+        ("--on 3", "on", 3),
+        ("--on 0", "on", 0),
+        ("--map xs", "map", "xs"),
+        ("--noblock", "noblock", True),
+        ("--timeout 90", "timeout", 90.0),
+        ("--timeout 90s", "timeout", 90.0),
+        ("--timeout 5m", "timeout", 300.0),
+        ("--timeout 1.5h", "timeout", 5400.0),
+        ("-i x,y", "inputs", ("x", "y")),
+        ("--in x --in y,x", "inputs", ("x", "y")),
+        ("-o result", "outputs", ("result",)),
+        ("--out a,b", "outputs", ("a", "b")),
+        ("--no-capture", "capture", False),
+        ("--capture-limit 500MB", "capture_limit", 500_000_000),
+        ("--capture-limit 2GiB", "capture_limit", 2 << 30),
+        ("--capture-limit 2G", "capture_limit", 2 << 30),
+        ("--capture-limit 1048576", "capture_limit", 1 << 20),
+        ("--dry-run", "dry_run", True),
+        ("--quiet", "quiet", True),
+        ("--help", "help", True),
+        ("--noblock  # not now", "noblock", True),
+    ],
+)
+def test_options_of_the_cell(line: str, field: str, value: object) -> None:
+    options = parse_cell(line)
+    assert getattr(options, field) == value
+    assert options.spec_fields() == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--node 4", "%%sky has no option --node; did you mean --nodes?"),
+        ("--gpus=A100", "%%sky has no option --gpus; did you mean --gpu?"),
+        ("--concur 2", "%%sky has no option --concur; did you mean --concurrency?"),
+        ("--zzz", "%%sky has no option --zzz; `%sky help` lists them."),
+        ("-x", "%%sky has no option -x; `%sky help` lists them."),
+        ("print(1)", "%%sky takes options only, but got 'print(1)': the code of the cell goes on the lines below."),
+        ("--nodes", "--nodes needs a value: N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16."),
+        ("--nodes --noblock", "--nodes needs a value: N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16."),
+        ("--noblock=yes", "--noblock takes no value."),
+        (
+            "--nodes four",
+            "--nodes four: nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got 'four'.",
+        ),
+        (
+            "--nodes 8:2",
+            "--nodes 8:2: Nodes max (2) must not be less than min (8): swap them or raise max.",
+        ),
+        (
+            "--nodes 0",
+            "--nodes 0: Nodes min can be 0 only in an elastic pool: give `max` too, as in `Nodes(min=0, max=4)`.",
+        ),
+        ("--nodes 2 --nodes 4", "--nodes is given 2 times: keep one of them."),
+        ("--vcpus many", "--vcpus takes a number, but got 'many'."),
+        ("--vcpus 0", "--vcpus takes a number, but got '0'."),
+        ("--memory 12XB", "--memory takes a number of GB, such as 32, but got '12XB'."),
+        ("--disk nan", "--disk takes a number of GB, such as 100, but got 'nan'."),
+        ("--arch sparc", "--arch takes x86_64 or arm64, but got 'sparc'."),
+        ("--allocation free", "--allocation takes spot-if-available, spot, on-demand or cheapest, but got 'free'."),
+        ("--region ''", "--region takes a region, but got ''."),
+        ("--max-cost cheap", "--max-cost takes USD per node and hour, such as 2.50, but got 'cheap'."),
+        ("--ttl soon", "--ttl takes a duration, such as 600, 10m or 1h, but got 'soon'."),
+        ("--env HOME", "--env takes NAME=VALUE, but got 'HOME'."),
+        ("--env 1A=secret", "--env takes NAME=VALUE, but got '1A'."),
+        ("--pip ,", "--pip takes packages, such as numpy,torch, but got ','."),
+        ("--concurrency 0", "--concurrency takes a whole number from 1 on, but got '0'."),
+        ("--concurrency 1.5", "--concurrency takes a whole number from 1 on, but got '1.5'."),
+        ("--executor fork", "--executor takes auto, thread or process, but got 'fork'."),
+        ("--on some", "--on takes one, all, head or the rank of a node, but got 'some'."),
+        ("--on -1", "--on takes one, all, head or the rank of a node, but got '-1'."),
+        ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
+        ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),
+        ("--timeout 0", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '0'."),
+        ("-i 'x y'", "--in takes names of variables, such as x,y, but got 'x y'."),
+        ("-o for", "--out takes names of variables, such as x,y, but got 'for'."),
+        ("--capture-limit big", "--capture-limit takes a size, such as 500MB or 2GiB, but got 'big'."),
+        ("--pool 'a", "A quotation is not closed in: --pool 'a"),
+        (
+            "--map xs --on all",
+            "--map spreads the elements over the nodes, so it does not go with --on: leave one out.",
+        ),
+        (
+            "-i x --no-capture",
+            "-i takes variables along and --no-capture takes none: leave one of them out.",
+        ),
+        (
+            "--noblock --dry-run",
+            "--dry-run runs nothing, so there is nothing for --noblock: leave one of them out.",
+        ),
+    ],
+)
+def test_mistakes(line: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_cell(line)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("line", ["--gpu Z9000", "--provider nowhere", "--python 2.7"])
+def test_mistakes_that_others_know_name_the_option(line: str) -> None:
+    with pytest.raises(UsageError, match=f"^{line}: "):
+        parse_cell(line)
+
+
+def test_words_and_options_of_a_subcommand_may_be_mixed() -> None:
+    words, given, asked = parse_words(split_line("--nodes 2 train --gpu A100"), "up", POOL_OPTIONS)
+    assert (words, given) == (["train"], {})
+    assert dict(asked) == {"nodes": Nodes(2), "accelerator": parse_accelerator("A100")}
+
+
+def test_a_subcommand_refuses_what_is_only_for_cells() -> None:
+    with pytest.raises(UsageError, match="^--noblock is an option of %%sky, and %sky up does not take it"):
+        parse_words(["--noblock"], "up", POOL_OPTIONS)
+
+
+def test_every_option_is_explained_and_no_flag_is_used_twice() -> None:
+    text = explain()
+    flags = [flag for option in OPTIONS for flag in option.flags]
+    assert len(flags) == len(set(flags))
+    assert all(option.help in text and option.name in text for option in OPTIONS)
+    assert all(option.takes or option.choices or not option.metavar for option in OPTIONS)

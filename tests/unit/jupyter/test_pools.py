@@ -1,0 +1,163 @@
+"""The pools of a kernel: made once, kept, compared, replaced, given back."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from skyward.errors import NodeStartError, SpecError, UsageError
+from skyward.specs import Image, Nodes, Worker
+from skyward_kernel.pools import PoolManager, compute_fields, resident
+from tests.unit.jupyter.conftest import FakeCompute
+
+pytestmark = pytest.mark.unit
+
+type Pools = type[FakeCompute]
+
+
+def test_a_pool_is_opened_on_first_use_and_kept(pools: PoolManager, compute: Pools) -> None:
+    first = pools.get_or_open("train", {"nodes": Nodes(2), "image.pip": ("numpy",), "worker.concurrency": 3})
+    assert first.is_open
+    assert pools.get_or_open("train") is first is pools.get("train") is pools.find("train")
+    assert compute.made[0].fields == {"nodes": Nodes(2), "image": Image(pip=["numpy"]), "worker": Worker(3)}
+    assert pools.names == ["train"]
+    assert pools.get_or_open().name == "default"
+
+
+def test_what_was_not_asked_is_not_compared(pools: PoolManager) -> None:
+    asked = {"nodes": Nodes(2), "image.pip": ("numpy",), "image.env": {"A": "1"}}
+    pool = pools.get_or_open("p", asked)
+    for part in ({}, {"nodes": Nodes(2)}, {"image.pip": ("numpy",)}, {"image.env": {"A": "1"}}, asked):
+        assert pools.get_or_open("p", part) is pool
+
+
+def test_another_number_of_nodes_says_how_to_resize(pools: PoolManager) -> None:
+    pools.get_or_open("p", {"nodes": Nodes(2)})
+    with pytest.raises(SpecError) as caught:
+        pools.get_or_open("p", {"nodes": Nodes(2, 8)})
+    assert str(caught.value) == "Pool 'p' has --nodes 2, not 2:8: resize it with `%sky scale p 2:8`."
+
+
+def test_other_hardware_names_what_differs_and_says_how_to_replace_it(pools: PoolManager) -> None:
+    pools.get_or_open("p", {"vcpus": 4.0, "image.env": {"KEY": "secret"}})
+    with pytest.raises(SpecError) as caught:
+        pools.check("p", {"vcpus": 8.0, "nodes": Nodes(2), "image.env": {"TOKEN": "hidden"}, "region": "eu"})
+    assert str(caught.value) == (
+        "Pool 'p' has --vcpus 4, not 8; --nodes 1, not 2; --env KEY, not TOKEN; --region none, not eu: close it with "
+        "`%sky down p` and run this again to replace it, or use another pool with `--pool NAME`."
+    )
+
+
+def test_the_local_provider_is_the_one_of_a_pool_that_named_none(pools: PoolManager) -> None:
+    from skyward_providers.local import Local
+
+    pool = pools.get_or_open("p")
+    assert pools.get_or_open("p", {"provider": Local()}) is pool
+
+
+def test_scaling_changes_what_later_cells_are_compared_with(pools: PoolManager, compute: Pools) -> None:
+    pools.get_or_open("p", {"nodes": Nodes(2)})
+    assert pools.scale("p", 4) == Nodes(4)
+    assert compute.made[0].nodes == Nodes(4)
+    pools.check("p", {"nodes": Nodes(4)})
+    with pytest.raises(SpecError, match="has --nodes 4, not 2"):
+        pools.check("p", {"nodes": Nodes(2)})
+
+
+def test_a_pool_that_is_closed_from_outside_is_replaced_as_it_was(pools: PoolManager, compute: Pools) -> None:
+    pools.get_or_open("p", {"nodes": Nodes(2), "vcpus": 4.0}).close()
+    again = pools.get_or_open("p", {"nodes": Nodes(3)})
+    assert len(compute.made) == 2
+    assert again is pools.get("p")
+    assert compute.made[1].fields == {"nodes": Nodes(3), "vcpus": 4.0}
+
+
+def test_a_pool_whose_nodes_are_all_gone_is_replaced(pools: PoolManager, compute: Pools) -> None:
+    pools.get_or_open("p")
+    compute.made[0].alive = False
+    assert pools.get_or_open("p").is_open
+    assert len(compute.made) == 2
+    assert compute.made[0].closed == 1
+
+
+def test_a_pool_that_does_not_open_leaves_nothing(pools: PoolManager, compute: Pools) -> None:
+    compute.fail = NodeStartError("no machine")
+    with pytest.raises(NodeStartError, match="no machine"):
+        pools.get_or_open("p")
+    assert pools.names == []
+    compute.fail = None
+    assert pools.get_or_open("p").is_open
+
+
+def test_closing_forgets_the_pool(pools: PoolManager, compute: Pools) -> None:
+    pools.get_or_open("p")
+    pools.close("p")
+    assert compute.made[0].closed == 1
+    assert pools.names == []
+    assert pools.find("p") is None
+    pools.check("p", {"vcpus": 64.0})
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "There is no pool 'x'; open it with `%sky up x`."),
+        (["a"], "There is no pool 'x'; there is 'a'."),
+        (["a", "b"], "There is no pool 'x'; there are 'a', 'b'."),
+    ],
+)
+def test_a_name_that_is_not_there(pools: PoolManager, names: list[str], message: str) -> None:
+    for name in names:
+        pools.get_or_open(name)
+    for call in (pools.get, pools.close, lambda name: pools.scale(name, 2)):
+        with pytest.raises(UsageError) as caught:
+            call("x")
+        assert str(caught.value) == message
+
+
+def test_close_all_closes_every_pool_once_and_goes_on_after_an_error(pools: PoolManager, compute: Pools) -> None:
+    for name in "abc":
+        pools.get_or_open(name)
+
+    def broken() -> None:
+        raise RuntimeError("the cloud is down")
+
+    compute.made[1].close = broken  # type: ignore[method-assign]
+    assert pools.close_all() == ["a", "b", "c"]
+    assert [pool.closed for pool in compute.made] == [1, 0, 1]
+    assert pools.close_all() == []
+
+
+def test_two_threads_that_want_one_pool_get_the_same(pools: PoolManager, compute: Pools) -> None:
+    inside, go = threading.Event(), threading.Event()
+    found: list[object] = []
+
+    @contextmanager
+    def slowly(_: object) -> Iterator[None]:
+        inside.set()
+        assert go.wait(10)
+        yield
+
+    threads = [threading.Thread(target=lambda: found.append(pools.get_or_open("p", opening=slowly))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert inside.wait(10)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(compute.made) == 1
+    assert found == [compute.made[0]] * 4
+
+
+def test_dotted_paths_become_parts_of_image_and_worker() -> None:
+    assert compute_fields({}) == {}
+    assert compute_fields({"nodes": Nodes(1), "image.python": "3.13", "worker.executor": "process"}) == {
+        "nodes": Nodes(1),
+        "image": Image(python="3.13"),
+        "worker": Worker(executor="process"),
+    }
+
+
+def test_a_kernel_has_one_manager() -> None:
+    assert resident() is resident()

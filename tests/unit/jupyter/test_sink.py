@@ -1,0 +1,115 @@
+"""Output of nodes: in order, told apart, labelled line by line, and in the context of its cell."""
+
+import contextvars
+import sys
+import threading
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from skyward.worker.display import CLEAR_MIME
+from skyward_jupyter.sink import CellSink
+
+pytestmark = pytest.mark.unit
+
+type Published = list[dict[str, Any]]
+
+
+@pytest.fixture
+def published(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> Published:
+    calls: Published = []
+    monkeypatch.setattr(shell.display_pub, "publish", lambda **call: calls.append(call))
+    monkeypatch.setattr(shell.display_pub, "clear_output", lambda wait=False: calls.append({"clear": wait}))
+    return calls
+
+
+def test_output_goes_through_as_it_comes(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = CellSink(shell)
+    sink.output(0, "stdout", " 10%\r")
+    sink.output(0, "stderr", "careful")
+    sink.output(0, "stdout", " 20%\r\n")
+    sink.finish()
+    assert capsys.readouterr() == (" 10%\r 20%\r\n", "careful")
+
+
+def test_labels_stand_before_whole_lines(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = CellSink(shell, label=True)
+    sink.output(0, "stdout", "one\ntw")
+    sink.output(1, "stdout", "other\n")
+    sink.output(0, "stderr", "oops\n")
+    sink.output(0, "stdout", "o\n\nthree")
+    assert capsys.readouterr() == ("[node 0] one\n[node 1] other\n[node 0] two\n[node 0] \n", "[node 0] oops\n")
+    sink.finish()
+    sink.finish()
+    assert capsys.readouterr().out == "[node 0] three\n"
+
+
+def test_of_an_overwritten_line_the_last_state_is_labelled(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink = CellSink(shell, label=True)
+    sink.output(2, "stdout", "10%\r20%\r")
+    sink.output(2, "stdout", "30%\n40%\r50%")
+    sink.finish()
+    assert capsys.readouterr().out == "[node 2] 30%\n[node 2] 50%\n"
+
+
+def test_a_line_without_end_is_not_kept_for_ever(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = CellSink(shell, label=True)
+    sink.output(0, "stdout", "x" * 100_000)
+    assert capsys.readouterr().out == "[node 0] " + "x" * 100_000 + "\n"
+
+
+def test_displays_keep_their_id_and_their_data(shell: InteractiveShell, published: Published) -> None:
+    sink = CellSink(shell)
+    sink.display(0, {"text/html": "<b>1</b>", "text/plain": "1"}, {"a": 1}, "id-1", False)
+    sink.display(0, {"text/plain": "2"}, {}, "id-1", True)
+    sink.display(0, {"text/plain": "3"}, {}, None, False)
+    sink.display(0, {CLEAR_MIME: {"wait": True}}, {}, None, False)
+    assert published == [
+        {
+            "data": {"text/html": "<b>1</b>", "text/plain": "1"},
+            "metadata": {"a": 1},
+            "transient": {"display_id": "id-1"},
+            "update": False,
+        },
+        {"data": {"text/plain": "2"}, "metadata": {}, "transient": {"display_id": "id-1"}, "update": True},
+        {"data": {"text/plain": "3"}, "metadata": {}, "transient": {}, "update": False},
+        {"clear": True},
+    ]
+
+
+def test_a_labelled_display_says_where_it_is_from(
+    shell: InteractiveShell, published: Published, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink = CellSink(shell, label=True)
+    sink.display(1, {"text/plain": "42"}, {}, None, False)
+    sink.output(1, "stdout", "no end")
+    sink.display(1, {"text/html": "<table>", "text/plain": "a\nb"}, {}, None, False)
+    assert capsys.readouterr().out == "[node 1] 42\n[node 1] no end\n[node 1]\n"
+    assert [call["data"] for call in published] == [{"text/html": "<table>", "text/plain": "a\nb"}]
+
+
+def test_everything_is_written_in_the_context_of_the_cell(shell: InteractiveShell, published: Published) -> None:
+    cell = contextvars.ContextVar("cell", default="none")
+    seen: list[str] = []
+
+    class Stream:
+        def write(self, text: str) -> None:
+            seen.append(f"{text} in {cell.get()}")
+
+        def flush(self) -> None: ...
+
+    cell.set("first")
+    sink = CellSink(shell, before=lambda: seen.append(f"before in {cell.get()}"))
+    cell.set("second")
+    old, sys.stdout = sys.stdout, Stream()
+    try:
+        thread = threading.Thread(target=sink.output, args=(0, "stdout", "hello"))
+        thread.start()
+        thread.join()
+        sink.output(0, "stdout", "again")
+    finally:
+        sys.stdout = old
+    assert seen == ["before in first", "hello in first", "again in first"]
