@@ -58,7 +58,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
     for name in dict.fromkeys(name for row in rows for name in row):
         if any(name in result.definitions for result in results):
             user_ns[name] = next(row[name] for row in rows if name in row)
-        elif any(name in row and name not in home.changed for row, home in zip(rows, homes, strict=True)):
+        elif any(name in row and name not in home.unassigned for row, home in zip(rows, homes, strict=True)):
             user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
@@ -106,9 +106,10 @@ class _Home:
         return self._result.harvest
 
     @property
-    def changed(self) -> Sequence[str]:
-        """Names of values that the cell changed without assigning to them."""
-        return self._harvest.changed
+    def unassigned(self) -> frozenset[str]:
+        """Names that came back though the cell did not assign to them: it changed their value, or shared it."""
+        followers = {name for name in self._harvest.in_place if name in self._harvest.aliases}
+        return frozenset({*self._harvest.changed, *followers})
 
     def error(self) -> BaseException | None:
         """What the cell raised, of its own type, with the traceback of the node as its cause."""

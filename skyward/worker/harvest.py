@@ -34,7 +34,8 @@ class Harvest:
         supports: by name, values that functions among them use, for names that the notebook does not have.
         modules: by name, the modules it imported.
         aliases: names that stand for the same object as another one in `values`.
-        in_place: names in `values` that stand for the object they were captured with: it was changed in place.
+        in_place: names in `values` and `aliases` that stand for the object they were captured with: if it is another
+            by now, it was changed in place.
         failed: by name, why a value cannot come back.
         deleted: names that it unbound.
     """
@@ -122,7 +123,11 @@ class _Gathering:
             found.supports,
             found.modules,
             found.aliases,
-            tuple(name for name in found.values if self._initial.get(name, _MISSING) is self._namespace[name]),
+            tuple(
+                name
+                for name in (*found.values, *found.aliases)
+                if self._initial.get(name, _MISSING) is self._namespace[name]
+            ),
             found.failed,
             tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
         )

@@ -26,6 +26,12 @@ class TestManyRuns:
         assert notebook["x"] == [1]
         assert notebook["y"] == [2, 2]
 
+    def test_a_name_that_was_only_read_stays(self, notebook: Notebook) -> None:
+        notebook.local("n = 5; xs = [1, 2]; shared = [0]")
+        notebook.sky("y = n\nz = xs\nother = shared", map_name="xs")
+        assert (notebook["n"], notebook["xs"], notebook["shared"]) == (5, [1, 2], [0])
+        assert (notebook["y"], notebook["z"], notebook["other"]) == ([5, 5], [1, 2], [[0], [0]])
+
     def test_a_failure_has_its_place_and_is_raised(self, notebook: Notebook) -> None:
         notebook.local("xs = [1, 0, 2]")
         with pytest.raises(ZeroDivisionError) as caught:
