@@ -1,7 +1,7 @@
 """Messages to and from one node: numbered, acknowledged, sent again after a break, watched by a heartbeat of our own.
 
 The engine's own heartbeats see neither a wedged worker nor a silent single member, so liveness is the answer to
-`Collect`, which a node gives at least once a second.
+every `Exchange`, which a node gives at least once a second.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from casty import ActorFailed, Client, NotStarted, Refused, Runtime, Unavailable
 
 from skyward.errors import NodeStartError
 from skyward.wire.mailbox import reference
-from skyward.wire.messages import BATCH_BYTES, Blob, Code, Collect, Command, Commands, Event, Feed, Payload, Submit
+from skyward.wire.messages import BATCH_BYTES, Blob, Code, Command, Commands, Event, Exchange, Feed, Payload, Submit
 
 __all__ = ["Channel", "engine_runtime"]
 
 ANSWER_WITHIN = 4.0
-"""Seconds a node may take to answer a `Collect`, which it holds for one at most."""
+"""Seconds without an answer after which the node is asked anew; it answers once a second at least."""
 
 _RETRY = 0.1
 _STALE = 1.0
@@ -44,6 +44,9 @@ def _log(event: object) -> None:
 class Channel:
     """The messages of one node. Lives on the library's loop.
 
+    A node always holds at least one `Exchange` of ours that it has not answered, so that it can speak at once; commands
+    travel in exchanges too, which leaves one message each way for a task.
+
     Args:
         address: where to reach the node's mailbox.
         token: what proves that we belong to the pool.
@@ -66,16 +69,18 @@ class Channel:
         self._on_event = on_event
         self._on_lost = on_lost
         self._client = Client(seeds=(address,), runtime=engine_runtime(), observer=_log)
+        self._connected = False
+        self._closed = False
+        self._outgoing: list[Command] = []
         self._unconfirmed: deque[Command] = deque()
         self._first = 1
         self._next = 1
         self._seen = 0
-        self._confirmed_at = 0.0
-        self._collecting: asyncio.Task[None] | None = None
-        self._outgoing: list[Command] = []
         self._heard = 0.0
-        self._asked = 0.0
-        self._closed = False
+        self._confirmed_at = 0.0
+        self._asking: set[asyncio.Task[None]] = set()
+        self._unanswered = 0
+        self._recovering = False
 
     async def connect(self) -> None:
         """Reach the node.
@@ -88,10 +93,11 @@ class Channel:
                 await self._client.__aenter__()
         except (*_BROKEN, Refused) as error:
             raise NodeStartError(f"the worker at {self._address} cannot be reached: {error}") from error
+        self._connected = True
         self._ref = reference(self._client, self._address)
         loop = asyncio.get_running_loop()
         self._heard = loop.time()
-        self._collecting = loop.create_task(self._collect())
+        self._ask(())
         loop.call_later(1.0, self._watch)
 
     def send(self, command: Command) -> None:
@@ -102,7 +108,7 @@ class Channel:
 
     def flush(self) -> None:
         """Send now what was given to `send`."""
-        if not self._outgoing:
+        if not self._outgoing or not self._connected:
             return
         outgoing, self._outgoing = self._outgoing, []
         if not self._unconfirmed:
@@ -112,6 +118,7 @@ class Channel:
         self._next += len(outgoing)
 
     def _tell(self, first: int, commands: list[Command]) -> None:
+        """Send commands in as few messages as their size allows, the last with the wish for an answer."""
         batch: list[Command] = []
         size = 0
         for command in commands:
@@ -122,51 +129,37 @@ class Channel:
                 batch, grown = [], _size(command)
             batch.append(command)
             size = grown
-        if batch:
+        if self._unanswered < 2:
+            self._ask(tuple(batch), first)
+        else:
             self._ref.tell(Commands(self._token, first, tuple(batch)))
 
-    async def _collect(self) -> None:
-        """Ask for events again and again, until the node is lost."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                batch = await self._ref.ask(Collect(self._token, self._seen))
-            except _BROKEN as error:
-                if self._is_silent(loop.time(), type(error).__name__):
-                    return
-                await asyncio.sleep(_RETRY)
-                self._ref = reference(self._client, self._address)
-                self._send_again()
-                continue
-            self._heard = loop.time()
-            self._confirm(batch.received, self._heard)
-            for number, event in enumerate(batch.events, batch.first):
-                if number > self._seen:
-                    self._seen = number
-                    self._on_event(event)
+    def _ask(self, commands: tuple[Command, ...], first: int = 0, *, again: bool = False) -> None:
+        exchange = Exchange(self._token, self._seen, again, first or self._next, commands)
+        self._unanswered += 1
+        # Eager, so that it is sent now: commands told after it must not overtake it.
+        task = asyncio.Task(self._exchange(exchange), loop=asyncio.get_running_loop(), eager_start=True)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
-    def _is_silent(self, now: float, sign: str) -> bool:
-        """Whether the node has been silent for too long; says so once."""
-        silent = now - self._heard
-        if silent < self._grace or self._closed:
-            return False
-        self._closed = True
-        self._on_lost(f"it has not answered for {silent:.0f} s ({sign})")
-        return True
-
-    def _watch(self) -> None:
-        """Look once a second whether answers still come. A timer for each question would cost more than the question."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if self._closed or self._is_silent(now, "no answer"):
+    async def _exchange(self, exchange: Exchange) -> None:
+        try:
+            batch = await self._ref.ask(exchange)
+        except _BROKEN as error:
+            self._recover(type(error).__name__)
             return
-        if now - max(self._heard, self._asked) > ANSWER_WITHIN and self._collecting is not None:
-            self._collecting.cancel()
-            self._asked = now
-            self._ref = reference(self._client, self._address)
-            self._collecting = loop.create_task(self._collect())
-            self._send_again()
-        loop.call_later(1.0, self._watch)
+        self._unanswered -= 1
+        self._heard = now = asyncio.get_running_loop().time()
+        self._confirm(batch.received, now)
+        if batch.events and batch.first > self._seen + 1:
+            self._recover("an answer was lost")
+            return
+        for number, event in enumerate(batch.events, batch.first):
+            if number > self._seen:
+                self._seen = number
+                self._on_event(event)
+        if not self._unanswered and not self._closed:
+            self._ask(())
 
     def _confirm(self, received: int, now: float) -> None:
         if received >= self._first:
@@ -174,24 +167,58 @@ class Channel:
         while self._unconfirmed and self._first <= received:
             self._unconfirmed.popleft()
             self._first += 1
-        if self._unconfirmed and now - self._confirmed_at > _STALE:
-            self._confirmed_at = now
-            self._send_again()
 
-    def _send_again(self) -> None:
+    def _watch(self) -> None:
+        """Look once a second whether answers still come. A timer for each question would cost more than the question."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._closed:
+            return
+        if now - self._heard > ANSWER_WITHIN:
+            self._recover("no answer")
+        elif self._unconfirmed and now - self._confirmed_at > _STALE:
+            self._recover("a command was lost")
+        loop.call_later(1.0, self._watch)
+
+    def _recover(self, sign: str) -> None:
+        """Begin anew with the node where both ends last agreed, a little later; or give it up."""
+        if self._recovering or self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        silent = loop.time() - self._heard
+        if silent >= self._grace:
+            self._closed = True
+            self._on_lost(f"it has not answered for {silent:.0f} s ({sign})")
+            return
+        self._recovering = True
+        loop.call_later(_RETRY, self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._recovering = False
+        if self._closed:
+            return
+        for task in tuple(self._asking):
+            task.cancel()
+        self._asking.clear()
+        self._unanswered = 0
+        self._ref = reference(self._client, self._address)
+        self._confirmed_at = asyncio.get_running_loop().time()
+        self._ask((), again=True)
         if self._unconfirmed:
             self._tell(self._first, list(self._unconfirmed))
 
     async def close(self) -> None:
         """Send what is left and let go of the node. Twice does no harm."""
+        if self._closed and not self._connected:
+            return
+        self.flush()
         self._closed = True
-        if self._outgoing:
-            self.flush()
-            await asyncio.sleep(0)
-        if self._collecting is not None:
-            self._collecting.cancel()
-            await asyncio.gather(self._collecting, return_exceptions=True)
-            self._collecting = None
+        await asyncio.sleep(0)
+        for task in tuple(self._asking):
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+        if self._connected:
+            self._connected = False
             await self._client.__aexit__(None, None, None)
 
 

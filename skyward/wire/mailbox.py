@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from casty import Client, Context, Ref, actor
 
-from skyward.wire.messages import Collect, Commands
+from skyward.wire.messages import Commands, Exchange
 
 __all__ = ["KEY", "mailbox", "receive_with", "reference"]
 
 KEY = "node"
 
-type Message = Commands | Collect
+type Message = Commands | Exchange
 
 _receive: Callable[[Message], None] | None = None
 
@@ -26,13 +26,13 @@ def receive_with(receive: Callable[[Message], None]) -> None:
 
 
 @actor(pinned=True, initial=0, idle_after=timedelta(days=3650), ask_timeout=timedelta(days=1))
-async def mailbox(ctx: Context[int, Commands | Collect]) -> None:
+async def mailbox(ctx: Context[int, Commands | Exchange]) -> None:
     """Hand over every message at once, so that the engine never queues behind a task."""
     async for message in ctx.inbox:
         if _receive is not None:
             _receive(message)
 
 
-def reference(client: Client, address: str) -> Ref[Commands | Collect]:
+def reference(client: Client, address: str) -> Ref[Commands | Exchange]:
     """The mailbox of the node that listens on `address`."""
     return client.ref(mailbox, KEY, at=address)

@@ -1,7 +1,7 @@
 """What crosses between a client and the worker of a node, typed once and used by both ends.
 
 The client sends `Commands`, each numbered, and keeps them until the worker says it has them. The worker keeps its
-events, each numbered, until the client says it has them: every `Collect` acknowledges what came before it and waits
+events, each numbered, until the client says it has them: every `Exchange` acknowledges what came before it and waits
 for what comes next. So a broken connection loses nothing and doubles nothing: each end sends again what the other has
 not acknowledged, and drops what it has seen.
 
@@ -20,13 +20,13 @@ __all__ = [
     "Blob",
     "Cancel",
     "Code",
-    "Collect",
     "Command",
     "Commands",
     "Credit",
     "Display",
     "Drop",
     "Event",
+    "Exchange",
     "Feed",
     "Finished",
     "Need",
@@ -222,8 +222,18 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Collect(Askable[Batch]):
-    """Wait for events. Those up to number `acknowledged` have arrived and can be forgotten."""
+class Exchange(Askable[Batch]):
+    """Commands, if any, and the wish to be answered as soon as there are events.
+
+    Attributes:
+        token: what proves that the sender belongs to the pool.
+        acknowledged: number of the last event that has arrived; those up to it can be forgotten.
+        again: whether events after that may have been lost, so that they must be sent again.
+        first, items: as in `Commands`.
+    """
 
     token: bytes = b""
     acknowledged: int = 0
+    again: bool = False
+    first: int = 0
+    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Shutdown, ...] = ()

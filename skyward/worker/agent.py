@@ -8,6 +8,7 @@ import hmac
 import os
 import threading
 import time
+from collections import deque
 
 from casty import Ref
 
@@ -16,12 +17,12 @@ from skyward.wire.messages import (
     Batch,
     Cancel,
     Code,
-    Collect,
     Command,
     Commands,
     Credit,
     Drop,
     Event,
+    Exchange,
     Feed,
     Finished,
     Output,
@@ -40,7 +41,7 @@ from skyward.worker.slots import ProcessSlot, ThreadSlot
 __all__ = ["RESTART", "Agent"]
 
 HOLD = 1.0
-"""Seconds after which a `Collect` is answered even with nothing to say: the heartbeat of the node."""
+"""Seconds after which an `Exchange` is answered even with nothing to say: the heartbeat of the node."""
 
 TICK = 0.02
 """Seconds between looks at deadlines while there are tasks; events that are not urgent go out at this pace at most."""
@@ -76,8 +77,8 @@ class Agent:
         self._executor = Executor(self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
         self._received = 0
-        self._waiting: Ref[Batch] | None = None
-        self._waiting_since = 0.0
+        self._waiting: deque[Ref[Batch]] = deque()
+        self._answered = 0.0
         self._flushing = False
         self._flushed = 0.0
         self._ticking = False
@@ -150,15 +151,16 @@ class Agent:
 
     # The engine's side.
 
-    def receive(self, message: Commands | Collect) -> None:
+    def receive(self, message: Commands | Exchange) -> None:
         """Take a message of the client. One without the pool's token is dropped unread."""
         if not hmac.compare_digest(message.token, self._token):
             return
         match message:
             case Commands(_, first, items):
                 self._take(first, items)
-            case Collect():
-                self._collect(message)
+            case Exchange():
+                self._take(message.first, message.items)
+                self._park(message)
 
     def _take(self, first: int, items: tuple[Command, ...]) -> None:
         if first > self._received + 1:
@@ -201,11 +203,15 @@ class Agent:
         if self._ticking:
             self._loop.call_later(TICK, self._tick)
 
-    def _collect(self, collect: Collect) -> None:
-        self._outbox.acknowledge(collect.acknowledged)
-        self._outbox.rewind()  # nothing unless an answer was lost
-        self._waiting = collect.reply_to
-        self._waiting_since = time.monotonic()
+    def _park(self, exchange: Exchange) -> None:
+        """Keep the client's wish for an answer until there are events. It has two of them here at most."""
+        self._outbox.acknowledge(exchange.acknowledged)
+        if exchange.again:
+            self._outbox.rewind()
+            self._waiting.clear()
+        self._waiting.append(exchange.reply_to)
+        if len(self._waiting) > 2:
+            self._answer()
         self._flush()
 
     def _wake(self, urgent: bool) -> None:
@@ -215,19 +221,17 @@ class Agent:
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._waiting is not None and self._outbox.pending:
+        while self._waiting and self._outbox.pending:
             self._answer()
 
     def _answer(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            first, events = self._outbox.take()
-            self._flushed = time.monotonic()
-            waiting.tell(Batch(first, events, self._received))
+        first, events = self._outbox.take()
+        self._flushed = self._answered = time.monotonic()
+        self._waiting.popleft().tell(Batch(first, events, self._received))
 
     def beat(self) -> None:
-        """Answer what has waited for `HOLD`; again and again. One timer, because one for each `Collect` costs more."""
-        if time.monotonic() - self._waiting_since >= HOLD:
+        """Answer when nothing was said for `HOLD`; again and again. One timer: one for each answer costs more."""
+        if self._waiting and time.monotonic() - self._answered >= HOLD:
             self._answer()
         self._loop.call_later(HOLD / 2, self.beat)
 
