@@ -32,7 +32,7 @@ local: setup ## tests with real worker processes on this machine
 	$(BIN)/python -m pytest tests/local
 
 notebooks: setup ## run the notebooks, and compare what they show
-	$(BIN)/python -m pytest notebooks
+	$(BIN)/python -m pytest tests/notebooks notebooks
 
 oldest: ## the unit and local tiers on the oldest supported Python, 3.12
 	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12

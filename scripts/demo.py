@@ -5,7 +5,6 @@
 The file itself stays as it is. Ends with status 1 at the first cell that fails.
 """
 
-import os
 import re
 import sys
 import time
@@ -65,7 +64,13 @@ def main(path: Path) -> int:
         sys.stderr.write(f"demo: there is no notebook {path}.\n")
         return 1
     notebook = nbformat.read(path, as_version=4)
-    client = Screen(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
+    client = Screen(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],  # the kernel's own warnings are no part of the story
+        resources={"metadata": {"path": str(path.parent)}},
+    )
     started = time.monotonic()
     with client.setup_kernel():
         for index, cell in enumerate(notebook.cells):
@@ -85,5 +90,4 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # a debugger's warning is no part of a demo
     sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,68 @@
+"""What a newcomer runs first: the demo, and the examples of the README."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path) -> str:
+    """Standard output of `command`, which must succeed."""
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=55)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def blocks(language: str) -> list[str]:
+    """The examples of the README in `language`."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert found
+    return found
+
+
+def test_the_demo_runs_the_quickstart() -> None:
+    shown = run("scripts/demo.py", "notebooks/quickstart.ipynb")
+    assert "%%sky" in shown
+    assert "make lab" in shown
+
+
+def test_the_demo_names_the_cell_that_failed(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
+    path = tmp_path / "wrong.ipynb"
+    nbformat.write(notebook, path)
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/demo.py", path], capture_output=True, text=True, check=False, timeout=55
+    )
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stdout
+    assert f"cell 0 of {path} failed" in done.stderr
+
+
+def test_the_script_of_the_readme(tmp_path: Path) -> None:
+    (script,) = blocks("python")
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    assert run(path).split("\n")[:3] == ["9", "[9, 9]", "(9, 16)"]
+
+
+def test_the_cells_of_the_readme() -> None:
+    cells = [nbformat.v4.new_code_cell(source) for source in blocks("ipython")]
+    done = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=50, kernel_name="python3").execute()
+    *_, ran, last = done.cells
+    assert ran.outputs[0].text == "on node 0\n"
+    assert ran.outputs[-1].data["text/plain"] == "499999500000"
+    assert last.outputs[0].data["text/plain"] == "499999500001"
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_are_saved_as_they_ran(notebook: Path) -> None:
+    """nbval compares with the saved outputs: a cell that was never run has none to compare."""
+    cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [out for cell in cells for out in cell.outputs if out.output_type == "display_data" and not out.data]
