@@ -9,14 +9,14 @@ from skyward.control import background
 from skyward.control.pool import BroadcastWork, Pool
 from skyward.control.run import Run
 from skyward.control.streams import Feeder, StreamBuffer, feeder
-from skyward.control.work import PreparedCode, Sink, TaskFuture, Work
+from skyward.control.work import Sink, TaskFuture, Work
 from skyward.errors import PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
 from skyward.specs import Options
 from skyward.wire.arguments import StreamMarker
-from skyward.wire.digest import content_address
+from skyward.wire.code import PreparedCode, prepare_code
 from skyward.wire.messages import Blob
-from skyward.wire.payload import Outgoing, encode, encode_call
+from skyward.wire.payload import encode_call
 
 __all__ = ["Dispatcher"]
 
@@ -154,23 +154,6 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
         future.end_cancelled("The broadcast was cancelled.")
     else:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
-
-
-def prepare_code(function: Callable[..., Any]) -> PreparedCode:
-    """A function, ready to send.
-
-    Raises:
-        NotPicklableError: it refers to something that cannot be pickled.
-    """
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    outgoing = encode(function, f"function {name}")
-    return PreparedCode(_address(outgoing), outgoing, name.rpartition(".")[2])
-
-
-def _address(outgoing: Outgoing) -> bytes:
-    payload = outgoing.payload
-    parts = [part.key if isinstance(part, Blob) else part for part in (payload.data, *payload.buffers)]
-    return content_address(memoryview(b"".join(parts)))
 
 
 def _split_streams(

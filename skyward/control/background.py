@@ -16,6 +16,8 @@ _thread: threading.Thread | None = None
 def loop() -> asyncio.AbstractEventLoop:
     """The loop, running."""
     global _loop, _thread
+    if _loop is not None and _thread is not None and _thread.is_alive():
+        return _loop
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()

@@ -79,7 +79,7 @@ class Fleet:
     @property
     def hopeless(self) -> bool:
         """Whether no node is up, coming or going."""
-        return not self._reconciler.states
+        return self._reconciler.empty
 
     async def open(self) -> None:
         """Get the first nodes, and return when enough of them are ready.

@@ -142,6 +142,15 @@ class Reconciler:
         """The state of every node there is, by rank."""
         return {rank: node.state for rank, node in sorted(self._nodes.items())}
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no node, in any state."""
+        return not self._nodes
+
+    def has(self, rank: int) -> bool:
+        """Whether there is a node of this rank, in any state."""
+        return rank in self._nodes
+
     def count(self, *states: NodeState) -> int:
         """How many nodes are in one of `states`."""
         return sum(node.state in states for node in self._nodes.values())

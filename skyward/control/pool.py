@@ -186,19 +186,20 @@ class Pool:
         return None if rank is None else self._fleet.nodes.get(rank)
 
     def _do(self, message: tasks.Message) -> None:
-        sent: set[int] = set()
+        sent: set[Node] = set()
         for effect in self._tasks.handle(message, _now()):
             match effect:
                 case tasks.Send(task, rank, attempt, share):
-                    self._send(self._works[task], self._fleet.nodes[rank], attempt, share)
-                    sent.add(rank)
+                    node = self._fleet.nodes[rank]
+                    self._send(self._works[task], node, attempt, share)
+                    sent.add(node)
                 case tasks.Settle(task, outcome, reason):
                     self._settle(task, outcome, reason)
                 case tasks.Stop(task, rank):
-                    if (node := self._fleet.nodes.get(rank)) is not None and not node.stop_task(task):
+                    if (holder := self._fleet.nodes.get(rank)) is not None and not holder.stop_task(task):
                         self._do(tasks.Ended(task, rank, "cancelled", 0.0))
                 case tasks.Recall(task, rank):
-                    if (node := self._fleet.nodes.get(rank)) is not None and not node.stop_task(task, recall=True):
+                    if (holder := self._fleet.nodes.get(rank)) is not None and not holder.stop_task(task, recall=True):
                         self._do(tasks.Ended(task, rank, "returned", 0.0))
                 case tasks.Member(broadcast, task, rank):
                     owner = self._broadcasts[broadcast]
@@ -207,13 +208,13 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
-        for rank in sent:
-            self._fleet.nodes[rank].flush()
+        for node in sent:
+            node.flush()
         self._after_tasks()
 
     def _after_tasks(self) -> None:
-        for rank in tuple(self._draining):
-            if not self._tasks.busy(rank):
+        if self._draining:
+            for rank in [rank for rank in self._draining if not self._tasks.busy(rank)]:
                 self._draining.discard(rank)
                 self._fleet.emptied(rank)
         if self._tasks.waits() and not self._ticking:
@@ -277,7 +278,7 @@ class Pool:
         work = self._works.get(event.task)
         match event:
             case Finished():
-                self._on_finished(node, event)
+                self._on_finished(node, event, work)
             case Output(_, stream, text) if work is not None:
                 work.sink.output(node.rank, stream, text)
             case Output(0, stream, text):
@@ -295,12 +296,12 @@ class Pool:
             case _:
                 pass  # of a task that is over here
 
-    def _on_finished(self, node: Node, event: Finished) -> None:
-        blobs = blobs_of([event.payload])
-        if blobs:
-            self._spawn(self._fetch_result(node, event, blobs))
+    def _on_finished(self, node: Node, event: Finished, work: Work | None) -> None:
+        payload = event.payload
+        if isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload])):
+            self._spawn(self._fetch_result(node, event, blobs_of([payload])))
         else:
-            self._ended(node, event, Arrived(event.payload))
+            self._ended(node, event, Arrived(payload), work)
 
     async def _fetch_result(self, node: Node, event: Finished, blobs: list[Blob]) -> None:
         """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
@@ -312,10 +313,9 @@ class Pool:
             self._do(tasks.Ended(event.task, node.rank, "lost", event.seconds))
             return
         node.tell(Drop(tuple(fetched)))
-        self._ended(node, event, Arrived(event.payload, fetched))
+        self._ended(node, event, Arrived(event.payload, fetched), self._works.get(event.task))
 
-    def _ended(self, node: Node, event: Finished, arrived: Arrived) -> None:
-        work = self._works.get(event.task)
+    def _ended(self, node: Node, event: Finished, arrived: Arrived, work: Work | None) -> None:
         if work is not None:
             work.seconds = event.seconds
             self._arrived[event.task] = arrived

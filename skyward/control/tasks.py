@@ -90,6 +90,7 @@ class TaskManager:
     _cursor: int = 0
     _broadcasts: dict[int, set[int]] = field(default_factory=dict)
     _mean_seconds: float | None = None
+    _ahead: set[int] = field(default_factory=set)
 
     def number(self) -> int:
         """A number for a new task or broadcast."""
@@ -122,7 +123,7 @@ class TaskManager:
 
     def waits(self) -> bool:
         """Whether any node holds tasks that it has no slot for, so that time matters."""
-        return any(node.free < 0 for node in self._nodes.values())
+        return bool(self._ahead)
 
     def handle(self, message: Message, now: float) -> list[Effect]:
         """Take `message` at time `now`, in seconds of any steady clock; what must be done about it, in order."""
@@ -145,9 +146,11 @@ class TaskManager:
             case Started(task):
                 if (record := self._tasks.get(task)) is not None:
                     record.started = True
+                return effects
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
                     record.replayable = False
+                return effects
             case Ended():
                 self._end(message, now, effects)
             case Cancel(tasks):
@@ -195,6 +198,7 @@ class TaskManager:
         node = self._nodes.pop(rank, None)
         if node is None:
             return
+        self._ahead.discard(rank)
         if rank in self._order:
             self._order.remove(rank)
         again: list[int] = []
@@ -226,6 +230,8 @@ class TaskManager:
         if node is not None:
             node.tasks.pop(ended.task, None)
             node.quiet_since = now
+            if node.free >= 0:
+                self._ahead.discard(ended.rank)
         match ended.outcome:
             case "returned" if not record.cancelled:
                 self._requeue(ended.task)
@@ -281,10 +287,11 @@ class TaskManager:
     def _recall(self, now: float, effects: list[Effect]) -> None:
         """Take back what waits behind a long task, as far as other nodes have free slots for it."""
         room = sum(max(0, node.free) for node in self._nodes.values()) if not self._queue else 0
-        for rank, node in self._nodes.items():
+        for rank in tuple(self._ahead):
+            node = self._nodes[rank]
             if room <= 0:
                 return
-            if node.free >= 0 or now - node.quiet_since < RECALL_AFTER:
+            if now - node.quiet_since < RECALL_AFTER:
                 continue
             room -= self._recall_surplus(rank, node, room, effects)
 
@@ -300,10 +307,12 @@ class TaskManager:
         return recalled
 
     def _dispatch(self, now: float, effects: list[Effect]) -> None:
-        for rank, queue in self._pinned.items():
-            node = self._nodes[rank] if rank in self._order else None
+        for rank in tuple(self._pinned) if self._pinned else ():
+            queue, node = self._pinned[rank], self._nodes[rank] if rank in self._order else None
             while queue and node is not None and node.free > 0:
                 self._send(queue.popleft(), rank, node, now, effects)
+            if not queue:
+                del self._pinned[rank]
         if not self._queue:
             return
         for ahead in (0, self._prefetch()):
@@ -330,4 +339,6 @@ class TaskManager:
         if not node.tasks:
             node.quiet_since = now
         node.tasks[task] = None
+        if node.free < 0:
+            self._ahead.add(rank)
         effects.append(Send(task, rank, record.attempt, record.share))

@@ -8,10 +8,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
+from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode
 
-__all__ = ["Arrived", "PreparedCode", "Sink", "TaskFuture", "Undecoded", "Work"]
+__all__ = ["Arrived", "Sink", "TaskFuture", "Undecoded", "Work"]
 
 
 class Sink(Protocol):
@@ -24,15 +25,6 @@ class Sink(Protocol):
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
     ) -> None:
         """A node displayed something rich."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedCode:
-    """A function, ready to send; `digest` is its content address."""
-
-    digest: bytes
-    outgoing: Outgoing
-    name: str
 
 
 @runtime_checkable

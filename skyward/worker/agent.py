@@ -74,7 +74,7 @@ class Agent:
         self._codes: dict[bytes, Code] = {}
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
-        self._executor = Executor(self._finished, self._replace_slot, self._end_process)
+        self._executor = Executor(self._started, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
         self._received = 0
         self._waiting: deque[Ref[Batch]] = deque()
@@ -112,6 +112,9 @@ class Agent:
 
     # What the executor asks for.
 
+    def _started(self, task: int) -> None:
+        self._outbox.put(Started(task), urgent=False, wait=False)
+
     def _finished(self, event: Finished) -> None:
         self._outbox.put(event, urgent=True, wait=False)
 
@@ -133,8 +136,8 @@ class Agent:
 
     def emit(self, event: Event) -> None:
         """Queue an event of a running task; waits while the client is too far behind."""
-        quiet = not isinstance(event, Started) and time.monotonic() - self._flushed > QUIET
-        self._outbox.put(event, urgent=quiet, wait=not isinstance(event, Started))
+        quiet = time.monotonic() - self._flushed > QUIET
+        self._outbox.put(event, urgent=quiet, wait=True)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Keep buffers of a result until the client drops them; their keys."""

@@ -10,7 +10,7 @@ from skyward.instance import current_share
 from skyward.wire.arguments import arriving
 from skyward.wire.failure import capture_failure
 from skyward.wire.flow import cost
-from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Payload, Started, Yielded
+from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Payload, Yielded
 from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.worker.context import Port, TaskContext, running
 from skyward.worker.missing import missing_module
@@ -78,7 +78,6 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     Always returns the last event of the task, whatever the task did.
     """
     submit = job.submit
-    port.emit(Started(submit.task))
     context = running.set(TaskContext(submit.task, node, port))
     share = current_share.set(submit.share)
     start = time.perf_counter()

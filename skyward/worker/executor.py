@@ -43,6 +43,7 @@ class _Run:
     job: Job
     slot: Slot
     deadline: float | None
+    announced: bool = False
     stopping: Reason | None = None
     since: float = 0.0
     again: float = 0.0
@@ -53,11 +54,13 @@ class Executor:
     """Runs jobs on its slots.
 
     Attributes:
+        started: called with each task that runs for longer than a tick; a shorter one ends before anyone asks.
         finished: called with the last event of each task, once per task.
         replace_slot: called when a thread was abandoned, so that the node keeps its number of slots.
         end_process: called when a task can only be stopped by ending this process.
     """
 
+    started: Callable[[int], None]
     finished: Callable[[Finished], None]
     replace_slot: Callable[[], None]
     end_process: Callable[[], None]
@@ -141,6 +144,9 @@ class Executor:
         with self._lock:
             runs = list(self._runs.values())
         for run in runs:
+            if not run.announced:
+                run.announced = True
+                self.started(run.job.submit.task)
             if run.stopping is None:
                 if run.deadline is not None and now >= run.deadline:
                     self._stop(run, "timeout")
