@@ -1,0 +1,136 @@
+"""One figure beside its floor and its peers, the statistics behind it, and the table that is printed."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Aim", "Figure", "Peer", "interleave", "median", "percentile", "table", "timed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a figure should be.
+
+    Attributes:
+        of: "ratio" if the aim is for ours / floor, "value" if it is for ours itself.
+        limit: the value that just meets it.
+        at_least: whether more is better.
+    """
+
+    of: Literal["ratio", "value"]
+    limit: float
+    at_least: bool = False
+
+    def verdict(self, value: float) -> str:
+        """Met, or missed by how much of the limit."""
+        met = value >= self.limit if self.at_least else value <= self.limit
+        return "met" if met else f"missed by {abs(value - self.limit) / self.limit:.0%}"
+
+    def text(self, unit: str) -> str:
+        """The aim as the table shows it."""
+        sign = ">=" if self.at_least else "<="
+        return f"{sign} {self.limit:g}x floor" if self.of == "ratio" else f"{sign} {number(self.limit)} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What a peer measured, or why it did not."""
+
+    name: str
+    value: float | None
+    why_not: str = ""
+
+    def text(self) -> str:
+        """As the table shows it."""
+        return f"{self.name} {number(self.value) if self.value is not None else self.why_not}"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A line of the table; `ours` is None where it could not be measured, and `note` says why."""
+
+    name: str
+    unit: str
+    ours: float | None
+    floor: float | None = None
+    floor_name: str = ""
+    aim: Aim | None = None
+    peers: Sequence[Peer] = field(default_factory=tuple)
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the floor."""
+        return None if self.ours is None or not self.floor else self.ours / self.floor
+
+    @property
+    def verdict(self) -> str:
+        """Whether the aim is met; empty without an aim."""
+        measured = self.ratio if self.aim is not None and self.aim.of == "ratio" else self.ours
+        if self.aim is None:
+            return ""
+        return "not measured" if measured is None else self.aim.verdict(measured)
+
+    def cells(self) -> tuple[str, ...]:
+        """The line of the table."""
+        ours = f"{number(self.ours)} {self.unit}" if self.ours is not None else "not available"
+        floor = f"{number(self.floor)} ({self.floor_name})" if self.floor is not None else self.floor_name
+        ratio = f"{self.ratio:.2f}" if self.ratio is not None else ""
+        aim = self.aim.text(self.unit) if self.aim is not None else ""
+        peers = "; ".join(peer.text() for peer in self.peers)
+        return (self.name, ours, floor, ratio, aim, self.verdict, "; ".join(filter(None, (peers, self.note))))
+
+
+HEAD = ("figure", "ours", "floor", "ratio", "aim", "verdict", "peers and notes")
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures as a Markdown table, its columns aligned."""
+    rows = [HEAD, *(figure.cells() for figure in figures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+        return f"| {' | '.join([*padded, cells[-1]])} |"
+
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|---|"
+    return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])
+
+
+def number(value: float) -> str:
+    """A measured number with three digits that count."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The value that `part` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def interleave(calls: Sequence[Callable[[], object]], batch: int, rounds: int) -> list[list[float]]:
+    """Seconds of single calls of each, in alternating batches, so that noise of the machine meets all of them."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        for _ in range(batch):
+            call()
+    for _ in range(rounds):
+        for call, seconds in zip(calls, times, strict=True):
+            seconds.extend(timed(call) for _ in range(batch))
+    return times

@@ -1,0 +1,30 @@
+"""A process of our own that serves a floor: says on one line where it listens, ends when its input ends."""
+
+import subprocess
+import sys
+from typing import Self
+
+__all__ = ["Served"]
+
+
+class Served:
+    """A running `python -m benchmarks.floors.<module>`, for a `with` block; `address` is what it printed."""
+
+    def __init__(self, module: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"benchmarks.floors.{module}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+        if not self.address:
+            raise RuntimeError(f"the floor {module} did not start")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,118 @@
+"""The peers, each with two worker processes on this machine, in the same interpreter, behind one face."""
+
+import contextlib
+import importlib.util
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+from benchmarks.figure import Peer
+
+__all__ = ["Running", "measured"]
+
+WORKERS = 2
+
+
+class Running(Protocol):
+    """A peer with its workers up."""
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call on a worker, and wait."""
+
+    def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        """Call once for each item, all sent at once, and wait."""
+
+
+class _Pool:
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self._pool = pool
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self._pool.submit(function, *args).result()
+
+    def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        return list(self._pool.map(function, items))
+
+
+@contextlib.contextmanager
+def _process_pool() -> Iterator[Running]:
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+        yield _Pool(pool)
+
+
+class Dask:
+    """dask.distributed."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Submit, not pure, so that nothing is taken from a cache."""
+        return self.client.submit(function, *args, pure=False).result()
+
+    def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        """Map, not pure."""
+        return list(self.client.gather(self.client.map(function, items, pure=False)))
+
+
+@contextlib.contextmanager
+def _dask() -> Iterator[Running]:
+    import dask.config
+    import distributed
+
+    quiet = {"distributed.admin.large-graph-warning-threshold": "2GB"}
+    with (
+        dask.config.set(quiet),
+        distributed.LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.ERROR
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield Dask(client)
+
+
+class _Parallel:
+    def __init__(self, client: Any) -> None:
+        self._direct = client[0]
+        self._all = client[:]
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self._direct.apply_sync(function, *args)
+
+    def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        view = self._all
+        return [answer.get() for answer in [view.client[n % WORKERS].apply_async(function, i) for n, i in enumerate(items)]]
+
+
+@contextlib.contextmanager
+def _ipyparallel() -> Iterator[Running]:
+    import ipyparallel
+
+    with ipyparallel.Cluster(n=WORKERS, log_level=logging.ERROR) as client:
+        yield _Parallel(client)
+
+
+_PEERS: tuple[tuple[str, str, Callable[[], contextlib.AbstractContextManager[Running]]], ...] = (
+    ("ProcessPoolExecutor", "concurrent.futures", _process_pool),
+    ("dask.distributed", "distributed", _dask),
+    ("ipyparallel", "ipyparallel", _ipyparallel),
+)
+
+
+def measured(measure: Callable[[Running], float], only: Sequence[str] = ()) -> list[Peer]:
+    """What each peer measures; `only` names those that are asked."""
+    peers = []
+    for name, module, start in _PEERS:
+        if only and name not in only:
+            continue
+        if importlib.util.find_spec(module) is None:
+            peers.append(Peer(name, None, "not installed"))
+            continue
+        try:
+            with start() as running:
+                peers.append(Peer(name, measure(running)))
+        except Exception as error:  # a peer that fails is said so; the rest is measured still
+            peers.append(Peer(name, None, f"failed ({type(error).__name__}: {error})"))
+    return peers

@@ -1,0 +1,57 @@
+"""What the workers run, ours and those of the peers. Plain functions; `remote` makes them the library's."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from skyward.function import function
+
+__all__ = ["count", "double", "make", "noop", "remote", "size", "total"]
+
+
+def noop(_: int = 0) -> None:
+    """Nothing."""
+
+
+def size(array: Any) -> int:
+    """Bytes of an array, which is not read."""
+    return int(array.nbytes)
+
+
+def read(array: Any) -> int:
+    """The sum of an array: every byte is read."""
+    return int(array.view("u8").sum(dtype="u8"))
+
+
+def make(nbytes: int) -> Any:
+    """An array of so many bytes."""
+    import numpy as np
+
+    return np.ones(nbytes, dtype=np.uint8)
+
+
+def count(number: int) -> Iterator[int]:
+    """The integers up to `number`, one by one."""
+    yield from range(number)
+
+
+def total(items: Iterator[int]) -> int:
+    """The sum of a stream."""
+    return sum(items)
+
+
+def double(items: Iterator[int]) -> Iterator[int]:
+    """A stream, each element twice as large."""
+    for item in items:
+        yield 2 * item
+
+
+class remote:  # noqa: N801 - a namespace, read as `remote.noop`
+    """The same functions as the library takes them."""
+
+    noop = staticmethod(function(noop))
+    size = staticmethod(function(size))
+    read = staticmethod(function(read))
+    make = staticmethod(function(make))
+    count = staticmethod(function(count))
+    total = staticmethod(function(total))
+    double = staticmethod(function(double))
