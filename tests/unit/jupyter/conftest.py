@@ -5,7 +5,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -186,8 +186,8 @@ class Notebook:
         return self.shell.user_ns[name]
 
 
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
+@contextmanager
+def new_shell() -> Iterator[InteractiveShell]:
     """A fresh shell, which is IPython's only one meanwhile."""
     hooks = sys.displayhook, sys.excepthook
     scope = current_pool.set(None)
@@ -203,6 +203,12 @@ def shell() -> Iterator[InteractiveShell]:
         sys.displayhook, sys.excepthook = hooks
         current_pool.reset(scope)
         sys.modules["__main__"] = main
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    with new_shell() as shell:
+        yield shell
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""A real kernel, driven as a front end drives it."""
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_client.manager import KernelManager
+
+__all__ = ["Cell", "Kernel", "started"]
+
+LIMIT = 30.0
+
+
+@dataclass
+class Cell:
+    """What a cell put out.
+
+    Attributes:
+        outputs: its messages, as they came.
+        seconds: how long it ran.
+        since_interrupt: seconds from the interrupt to its end.
+    """
+
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    since_interrupt: float = 0.0
+
+    def text(self, stream: str = "stdout") -> str:
+        """What it wrote to a stream."""
+        return "".join(out["text"] for out in self.outputs if out["type"] == "stream" and out["name"] == stream)
+
+    @property
+    def data(self) -> list[str]:
+        """The plain text of its displays and of its result."""
+        kinds = ("display_data", "execute_result")
+        return [out["data"]["text/plain"] for out in self.outputs if out["type"] in kinds]
+
+    @property
+    def types(self) -> list[str]:
+        """The types of its messages."""
+        return [out["type"] for out in self.outputs]
+
+    @property
+    def error(self) -> tuple[str, list[str]]:
+        """Name of its error, and the lines that were shown."""
+        (error,) = (out for out in self.outputs if out["type"] == "error")
+        return error["ename"], error["traceback"]
+
+
+class Kernel:
+    """A running kernel."""
+
+    def __init__(self, manager: Any, client: Any) -> None:
+        self._manager = manager
+        self._client = client
+        self.cells: dict[str, Cell] = {}
+
+    def __call__(self, source: str, *, interrupt_when: Callable[[Cell], object] | None = None) -> Cell:
+        """Run a cell to its end; interrupt it once `interrupt_when` is true of it."""
+        started = time.monotonic()
+        request = self._client.execute(source)
+        cell = self.cells[request] = Cell()
+        interrupted = 0.0
+        while True:
+            assert time.monotonic() - started < LIMIT, f"after {LIMIT} s: {cell}"
+            if interrupt_when is not None and not interrupted and interrupt_when(cell):
+                interrupted = time.monotonic()
+                self._manager.interrupt_kernel()
+            if self._next(request) == "idle":
+                break
+        cell.seconds = time.monotonic() - started
+        cell.since_interrupt = time.monotonic() - interrupted
+        return cell
+
+    def _next(self, request: str) -> str:
+        """Take one message, and file it under its cell. "idle" if it says that `request` is over."""
+        try:
+            message = self._client.get_iopub_msg(timeout=0.02)
+        except queue.Empty:
+            return ""
+        parent, kind, content = message["parent_header"].get("msg_id"), message["msg_type"], message["content"]
+        if kind == "status":
+            return str(content["execution_state"]) if parent == request else ""
+        if kind != "execute_input" and parent in self.cells:
+            self.cells[parent].outputs.append({"type": kind, **content})
+        return ""
+
+
+@contextmanager
+def started() -> Iterator[Kernel]:
+    """A kernel with the extension loaded; it is shut down, and nothing of it stays."""
+    manager: Any = KernelManager()
+    manager.start_kernel()
+    client = manager.blocking_client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=LIMIT)
+        kernel = Kernel(manager, client)
+        kernel("%load_ext skyward")
+        yield kernel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+        client.context.destroy()
+        manager.context.destroy()

@@ -1,0 +1,131 @@
+"""`%%sky` in a real kernel: live output in the right cell, interrupts that stop the work, nothing left behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.local.conftest import Wait
+from tests.local.kernel import Cell, Kernel, started
+from tests.local.test_stopping import stands_still
+
+pytestmark = [pytest.mark.local, pytest.mark.notebooks]
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with started() as kernel:
+        kernel("%sky up --nodes 2")
+        yield kernel
+
+
+def beats(path: Path) -> str:
+    """Code that touches a file for ever."""
+    return f"import time\nwhile True:\n    open({str(path)!r}, 'a').write('.')\n    time.sleep(0.01)"
+
+
+def test_output_streams_while_the_cell_runs(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
+    go = tmp_path / "go"
+    seen = []
+
+    def first_line_is_here(cell: Cell) -> bool:
+        if "started\n" in cell.text() and not go.exists():
+            seen.append(cell.text())
+            go.touch()
+        return False
+
+    cell = kernel(
+        "%%sky\nimport os, sys, time\nprint('started')\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+        "print('10%', end='\\r')\nprint('20%', end='\\r')\nprint('careful', file=sys.stderr)\n42",
+        interrupt_when=first_line_is_here,
+    )
+    assert seen == ["started\n"]
+    assert cell.text() == "started\n10%\r20%\r"
+    assert cell.text("stderr") == "careful\n"
+    assert cell.data == ["42"]
+
+
+@pytest.mark.parametrize("line", ["", "--on all"])
+def test_an_interrupt_stops_the_work_within_a_second_and_says_so(kernel: Kernel, tmp_path: Path, line: str) -> None:
+    beat = tmp_path / "beat"
+    cell = kernel(f"%%sky {line}\n{beats(beat)}", interrupt_when=lambda _: beat.exists())
+    assert stands_still(beat)
+    assert cell.since_interrupt < 1.0
+    name, shown = cell.error
+    assert name == "KeyboardInterrupt"
+    assert len(shown) == 1
+    assert shown[0].startswith("Interrupted: the work on node")
+    assert shown[0].endswith("was stopped.")
+    assert kernel("%%sky\n1 + 1").data == ["2"]
+
+
+def test_an_interrupt_ends_a_stream(kernel: Kernel, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    cell = kernel(f"%%sky\n{beats(beat)}\n    yield 1", interrupt_when=lambda cell: len(cell.text()) > 10)
+    assert stands_still(beat)
+    assert cell.since_interrupt < 1.0
+    assert cell.error[0] == "KeyboardInterrupt"
+    assert set(cell.text().split()) == {"1"}
+
+
+def test_an_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    kernel("xs = [1, 2, 3, 4]")
+    cell = kernel(f"%%sky --map xs\nxs\n{beats(beat)}", interrupt_when=lambda _: beat.exists())
+    assert stands_still(beat)
+    assert cell.since_interrupt < 1.0
+    assert cell.error[0] == "KeyboardInterrupt"
+
+
+def test_a_cell_in_the_background_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    cell = kernel(
+        f"%%sky --noblock\nimport os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+        "print('from the background')\nresult = 42"
+    )
+    assert cell.data == ["<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"]
+    other = kernel(f"handle = _\nopen({str(go)!r}, 'w').close()\nprint('from here')\nhandle.result()")
+    assert other.text() == "from here\n"
+    assert cell.text() == "from the background\n"
+    assert kernel("result").data == ["42"]
+
+
+def test_progress_leaves_nothing(kernel: Kernel, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    kernel("xs = [1, 2, 3, 4]")
+    drawn: list[str] = []
+
+    def finish_once_drawn(cell: Cell) -> bool:
+        if cell.data and not go.exists():
+            drawn.extend(cell.data)
+            go.touch()
+        return False
+
+    cell = kernel(
+        f"%%sky --map xs\nimport os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nxs * 2",
+        interrupt_when=finish_once_drawn,
+    )
+    assert "0/4" in drawn[0]
+    assert cell.types[-2:] == ["clear_output", "execute_result"]
+    assert set(cell.types[1:-2]) <= {"update_display_data"}
+    assert cell.data[-1] == "[2, 4, 6, 8]"
+
+
+def test_an_error_names_its_line_and_keeps_our_frames_out(kernel: Kernel) -> None:
+    name, shown = kernel("%%sky\ndef f(x):\n    return 1 / x\n\nf(0)").error
+    assert name == "ZeroDivisionError"
+    text = "\n".join(shown)
+    assert "line 5, in <module>\n    f(0)\n" in text
+    assert "line 3, in f\n    return 1 / x\n" in text
+    assert "skyward" not in text
+
+
+def test_a_kernel_that_ends_takes_its_workers_along(wait_for: Wait) -> None:
+    with started() as kernel:
+        kernel("%sky up --nodes 2")
+        pid = int(kernel("import os; os.getpid()").data[0])
+        workers = psutil.Process(pid).children(recursive=True)
+        assert len(workers) >= 2
+    wait_for(lambda: not [worker for worker in workers if worker.is_running()], "the workers to be gone")

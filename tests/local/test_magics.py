@@ -1,0 +1,142 @@
+"""`%%sky` end to end in a plain IPython shell, on real worker processes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+from tests.unit.jupyter.conftest import Notebook, new_shell
+
+pytestmark = pytest.mark.local
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[PoolManager]:
+    pools = PoolManager(labels=POOL_LABELS)
+    yield pools
+    assert pools.close_all()
+
+
+@pytest.fixture
+def notebook(pools: PoolManager) -> Iterator[Notebook]:
+    with new_shell() as shell:
+        magics = SkyMagics(shell, pools)
+        shell.register_magics(magics)
+        notebook = Notebook(shell, magics)
+        assert notebook("%sky up --nodes 2").error is None
+        yield notebook
+
+
+def test_a_cell_as_if_it_ran_here(notebook: Notebook) -> None:
+    notebook("import os\nx = 20\nhere = os.getpid()")
+    ran = notebook("%%sky\nimport os\nprint('hello')\ny = x + 1\nthere = os.getpid()\ny * 2")
+    assert (ran.out, ran.displays) == ("hello\n", ["42"])
+    assert notebook["y"] == 21
+    assert notebook["there"] != notebook["here"]
+
+
+def test_functions_and_classes_of_the_notebook_go_along(notebook: Notebook) -> None:
+    notebook("class Point:\n    def __init__(self, x): self.x = x\ndef double(p): return Point(p.x * 2)\np = Point(4)")
+    assert notebook("%%sky\nq = double(p)").error is None
+    assert isinstance(notebook["q"], notebook["Point"])
+    assert notebook["q"].x == 8
+
+
+def test_on_all_and_on_one_node(notebook: Notebook) -> None:
+    ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\nprint('rank', rank)\nrank")
+    assert sorted(ran.out.splitlines()) == ["[node 0] 0", "[node 0] rank 0", "[node 1] 1", "[node 1] rank 1"]
+    assert notebook["rank"] == [0, 1]
+    for line, rank in (("--on head", 0), ("--on 1", 1)):
+        notebook(f"%%sky {line}\nimport skyward as sky\nrank = sky.instance_info().node")
+        assert notebook["rank"] == rank
+    assert notebook("%%sky --on 7\n1").shown_error == "UsageError: Pool 'default' has no node 7; its nodes are 0, 1."
+
+
+def test_a_failure_on_one_node_of_all(notebook: Notebook) -> None:
+    ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\n1 / rank")
+    assert isinstance(ran.error, ZeroDivisionError)
+    assert "[node 1] 1.0" in ran.out
+    assert ran.shown_error.splitlines()[0] == "Traceback (most recent call last on node 0):"
+    assert ran.shown_error.splitlines()[-1].startswith("1 of 2 runs failed")
+
+
+def test_map_over_many(notebook: Notebook) -> None:
+    notebook("xs = range(200)")
+    ran = notebook("%%sky --map xs\nodd = xs % 2\nxs * xs")
+    assert ran.result == [x * x for x in range(200)]
+    assert notebook["odd"] == [0, 1] * 100
+    assert notebook["xs"] == range(200)
+
+
+def test_a_stream(notebook: Notebook) -> None:
+    ran = notebook("%%sky\ntotal = 0\nfor i in range(5):\n    total += i\n    yield i\nlast = i")
+    assert ran.out == "0\n1\n2\n3\n4\n"
+    assert (notebook["total"], notebook["last"]) == (10, 4)
+
+
+def test_a_stream_that_fails_shows_what_it_yielded(notebook: Notebook) -> None:
+    ran = notebook("%%sky\nyield 1\nyield 2\nraise ValueError('no more')")
+    assert ran.out.startswith("1\n2\n")
+    assert isinstance(ran.error, ValueError)
+    assert ran.shown_error.splitlines()[-1] == "ValueError: no more"
+
+
+def test_a_timeout_stops_the_cell(notebook: Notebook) -> None:
+    shown = notebook("%%sky --timeout 0.2s --on 1\nimport time\ntime.sleep(30)").shown_error
+    assert shown == (
+        "TaskTimeoutError: The cell ran past its timeout of 0.2 s on node 1 and was stopped there. "
+        "Give it more with --timeout, or leave --timeout out."
+    )
+
+
+def test_a_handle_waits_and_binds(notebook: Notebook) -> None:
+    handle = notebook("%%sky --noblock\nz = 6 * 7").result
+    assert handle.result(20) is None
+    assert (notebook["z"], handle.status, handle.done()) == (42, "done", True)
+
+
+def test_a_handle_cancels(notebook: Notebook) -> None:
+    handle = notebook("%%sky --noblock --on 0\nimport time\ntime.sleep(60)").result
+    assert handle.cancel() in ("the work on node 0 was stopped.", "the work had not started on any node.")
+    assert handle.done()
+    assert handle.status == "cancelled"
+
+
+def test_a_module_that_is_missing_on_the_node(notebook: Notebook) -> None:
+    shown = notebook("%%sky\nimport a_module_that_is_nowhere").shown_error
+    assert shown.startswith("MissingModuleError: ")
+    assert "--pip" in shown
+
+
+def test_a_killed_worker_is_named(notebook: Notebook) -> None:
+    notebook("%sky up fragile")
+    ran = notebook("%%sky --pool fragile\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.shown_error.startswith("NodeLostError: The cell did not finish: node 0 died")
+    assert notebook("%%sky --pool fragile\n1").displays == ["1"]
+    notebook("%sky down fragile")
+
+
+def test_data_that_a_node_holds_is_not_sent_again(notebook: Notebook) -> None:
+    notebook("big = bytes(17 << 20)")
+    first = notebook("%%sky --on all\nn = len(big)").displays[0]
+    again = notebook("%%sky --on all\nn = len(big)").displays[0]
+    assert "17.0 MiB in all, 17.0 MiB to send" in first
+    assert "17.0 MiB in all, 0 B to send" in again
+
+
+def test_scaling_up(notebook: Notebook) -> None:
+    notebook("%sky up grows")
+    assert notebook("%sky scale grows 2").out == "Pool 'grows' goes to 2 nodes.\n"
+    assert "2 (2" not in notebook("%sky status grows").out
+    assert notebook("%%sky --pool grows --nodes 2\n1").error is None
+    assert notebook("%%sky --pool grows --nodes 1\n1").shown_error.startswith("SpecError: Pool 'grows' has --nodes 2")
+    notebook("%sky down grows")
+
+
+def test_processes_and_environment(notebook: Notebook) -> None:
+    cell = "import os\nos.environ['COLOUR']"
+    ran = notebook(f"%%sky --pool processes --executor process --concurrency 2 --env COLOUR=green\n{cell}")
+    assert ran.displays == ["'green'"]
+    notebook("%sky down processes")
