@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
@@ -83,11 +84,19 @@ class _LocalProvider:
         for instance_id in instance_ids:
             instance = self._instances.pop(instance_id, None)
             if instance is not None and instance.access is not None:
-                await asyncio.to_thread(shutil.rmtree, instance.access.directory, ignore_errors=True)
+                await _remove(instance.access.directory)
 
     async def teardown(self, cluster: Cluster) -> None:
         """Remove the pool's directory."""
-        await asyncio.to_thread(shutil.rmtree, cluster.specific["directory"], ignore_errors=True)
+        await _remove(cluster.specific["directory"])
+
+
+async def _remove(directory: str) -> None:
+    remove = partial(shutil.rmtree, directory, ignore_errors=True)
+    try:
+        await asyncio.to_thread(remove)
+    except RuntimeError:  # the interpreter is ending, and lends no threads any more
+        remove()
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:

@@ -193,4 +193,7 @@ class Node:
         if self._worker is not None:
             await self._worker.stop()
         if self._bulk is not None:
-            await asyncio.to_thread(self._bulk.join)
+            try:
+                await asyncio.to_thread(self._bulk.join)
+            except RuntimeError:  # the interpreter is ending, and lends no threads any more
+                self._bulk.join()
