@@ -45,7 +45,7 @@ class Dispatcher:
         code = codes.get(id(function))
         if code is None:
             code = codes[id(function)] = prepare_code(function)
-        args, kwargs, feeders = _split_streams(function, pending.args, dict(pending.kwargs))
+        args, kwargs, feeders = _split_streams(function, pending.args, pending.kwargs)
         call = encode_call(args, kwargs, code.name)
         streams = is_generator(function)
         timeout = pending.timeout
@@ -161,6 +161,8 @@ def _split_streams(
 ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Feeder, ...]]:
     """The arguments with markers in the place of iterators, and what feeds those."""
     streams = stream_arguments(function, args, kwargs)
+    if not streams:
+        return args, kwargs, ()
     placed, named = list(args), dict(kwargs)
     feeders: list[Feeder] = []
     for place, source in streams.items():

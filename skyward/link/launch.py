@@ -63,7 +63,7 @@ class LocalWorker:
         """See `start_worker`."""
         directory = Path(access.directory)
         log = directory / "worker.log"
-        env = {**os.environ, **environment, "SKYWARD_HOST": access.host}
+        env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
         env["PYTHONPATH"] = os.pathsep.join([_source_root(), *filter(None, [env.get("PYTHONPATH")])])
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(

@@ -150,6 +150,8 @@ def encode_result(value: object) -> tuple[bytes, list[memoryview]]:
     Raises:
         NotPicklableError: see `pack`.
     """
+    if type(value) in _PLAIN:
+        return pickle.dumps(value, protocol=5), []
     buffers: list[pickle.PickleBuffer] = []
     try:
         data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -181,6 +183,8 @@ def outgoing(data: bytes, views: Sequence[memoryview]) -> Outgoing:
 def decode(payload: Payload, fetch: Fetch) -> Any:
     """The value of `payload`. Buffers are writable, so that arrays are; `fetch` must give writable blobs for that."""
     data = fetch(payload.data) if isinstance(payload.data, Blob) else payload.data
+    if not payload.buffers:
+        return pickle.loads(data)
     return pickle.loads(data, buffers=[_buffer(part, fetch) for part in payload.buffers])
 
 

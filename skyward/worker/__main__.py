@@ -3,16 +3,20 @@
 It listens on `SKYWARD_HOST`, at `SKYWARD_PORT` or wherever it can, and says where on one line of standard output, as
 JSON. It ends when told to, or when its standard input ends: whoever started it is then gone.
 
-Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR, and
-SKYWARD_TOKEN, which is forgotten as soon as it is read, so that no task inherits it.
+Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
+SKYWARD_SCRATCH, a directory to remove when whoever started it is gone and cannot; and SKYWARD_TOKEN, which is forgotten
+as soon as it is read, so that no task inherits it.
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from casty import ActorSystem, Cluster, Runtime
 
@@ -32,6 +36,7 @@ class Settings:
     slots: int
     processes: bool
     token: bytes
+    scratch: Path | None
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -44,6 +49,7 @@ class Settings:
             slots=int(env.get("SKYWARD_WORKERS_PER_NODE", "1")),
             processes=env.get("SKYWARD_WORKER_EXECUTOR", "thread") == "process",
             token=bytes.fromhex(env.pop("SKYWARD_TOKEN")),
+            scratch=Path(env["SKYWARD_SCRATCH"]) if "SKYWARD_SCRATCH" in env else None,
         )
 
 
@@ -64,10 +70,14 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
         await ended.wait()
 
 
-def _end_with_parent(agent: Agent) -> None:
-    """Leave when standard input ends."""
+def _end_with_parent(agent: Agent, scratch: Path | None) -> None:
+    """Leave when standard input ends, and leave nothing behind."""
     while os.read(0, 4096):
         continue
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other nodes of the pool are still there, and the last one succeeds
+            scratch.parent.rmdir()
     agent.stop()
     threading.Timer(2.0, os._exit, (0,)).start()
 
@@ -86,7 +96,7 @@ def main() -> None:
         target=loop.run_until_complete, args=(_listen(settings, agent, announce, ended),), name="skyward-engine", daemon=True
     )
     engine.start()
-    threading.Thread(target=_end_with_parent, args=(agent,), name="skyward-parent", daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(agent, settings.scratch), name="skyward-parent", daemon=True).start()
     agent.start()
     agent.serve()
     loop.call_soon_threadsafe(ended.set)

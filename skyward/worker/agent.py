@@ -162,8 +162,9 @@ class Agent:
             case Commands(_, first, items):
                 self._take(first, items)
             case Exchange():
-                self._take(message.first, message.items)
                 self._park(message)
+                self._take(message.first, message.items)
+                self._flush()
 
     def _take(self, first: int, items: tuple[Command, ...]) -> None:
         if first > self._received + 1:
@@ -215,7 +216,6 @@ class Agent:
         self._waiting.append(exchange.reply_to)
         if len(self._waiting) > 2:
             self._answer()
-        self._flush()
 
     def _wake(self, urgent: bool) -> None:
         if urgent and not self._flushing:

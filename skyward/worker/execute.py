@@ -135,6 +135,8 @@ def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
 def _payload(value: object, port: Port) -> Payload:
     """`value` ready to send; its large parts are kept on the node until the client has fetched them."""
     data, views = encode_result(value)
+    if not views and len(data) <= INLINE_LIMIT:
+        return Payload(data)
     parts = [memoryview(data), *views]
     large = [view for view in parts if view.nbytes > INLINE_LIMIT]
     if not large:
