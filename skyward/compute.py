@@ -79,7 +79,7 @@ class Compute:
         if self._pool is not None and self._pool.state != "closed":
             return self
         _refuse_on_node()
-        pool = Pool(self.name, self.spec, self._options, _say)
+        pool = Pool(self.name, self._specs, self._options, _say)
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
         _open.add(self)
         opening = background.run(pool.open())

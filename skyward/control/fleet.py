@@ -87,7 +87,7 @@ class Fleet:
         Raises:
             NodeStartError: they cannot be had.
         """
-        self._reconcile(steps.Resize(self.wanted.min))
+        self._reconcile(steps.Resize(max(self.wanted.min, self.wanted.threshold)))
         while self._reconciler.count("active") < self.wanted.threshold:
             if self.desired - len(self._reconciler.given_up) < self.wanted.threshold:
                 raise NodeStartError(self.failure)
@@ -98,6 +98,11 @@ class Fleet:
         """Change how many nodes there are. Nodes that go finish their tasks first."""
         self.wanted = wanted
         self._reconcile(steps.Resize(max(wanted.min, min(self.desired, wanted.ceiling))))
+
+    def wake(self) -> None:
+        """Get a node if there is none and one is allowed: there is work."""
+        if self.desired == 0 and self.wanted.ceiling > 0:
+            self._reconcile(steps.Resize(1))
 
     def emptied(self, rank: int) -> None:
         """A draining node holds no task any more."""

@@ -23,11 +23,13 @@ START_TIMEOUT = 60.0
 class Launcher:
     """The machines of one pool. Everything that the provider handed out is given back at `teardown`."""
 
-    def __init__(self, name: str, spec: Spec, options: Options) -> None:
+    def __init__(self, name: str, specs: Sequence[Spec], options: Options) -> None:
         self._name = name
-        self._spec = spec
+        self._specs = specs
         self._options = options
-        self._config = provider_config(spec)
+        self._spec = specs[0]
+        self._configs = [provider_config(spec) for spec in specs]
+        self.provider_name = self._configs[0].name
         self._provider: Provider | None = None
         self._cluster: Cluster | None = None
         self._instances: dict[str, Instance] = {}
@@ -39,26 +41,32 @@ class Launcher:
         return self._options.worker.concurrency
 
     @property
-    def provider_name(self) -> str:
-        """Name of the provider."""
-        return self._config.name
-
-    @property
     def notes(self) -> Sequence[str]:
         """What the provider has to say about the spec."""
         return () if self._cluster is None else self._cluster.notes
 
     async def prepare(self) -> None:
-        """Choose an offer and set up what the machines share.
+        """Choose a spec and an offer, and set up what the machines share.
+
+        With `selection="first"` the first spec that has offers is taken, else the one with the cheapest offer.
 
         Raises:
             NoOffersError: nothing on offer fits.
         """
-        self._provider = self._config.create_provider()
-        offers = [offer async for offer in self._provider.offers()]
-        if not offers:
-            raise NoOffersError(f"Provider {self.provider_name!r} offers no machine that fits the spec.")
-        self._cluster = await self._provider.prepare(self._spec, min(offers, key=_price), self._name)
+        choices: list[tuple[Offer, Spec, ProviderConfig, Provider]] = []
+        for spec, config in zip(self._specs, self._configs, strict=True):
+            provider = config.create_provider()
+            offers = [offer async for offer in provider.offers() if _fits(offer, spec)]
+            if offers:
+                choices.append((min(offers, key=_price), spec, config, provider))
+                if self._options.selection == "first":
+                    break
+        if not choices:
+            names = ", ".join(dict.fromkeys(config.name for config in self._configs))
+            raise NoOffersError(f"No machine on offer from {names} fits the spec; ask for less, or pay more.")
+        offer, self._spec, config, self._provider = min(choices, key=lambda choice: _price(choice[0]))
+        self.provider_name = config.name
+        self._cluster = await self._provider.prepare(self._spec, offer, self._name)
 
     async def provision(self, count: int) -> Sequence[Instance]:
         """Machines, as many as came of `count`."""
@@ -140,6 +148,11 @@ def provider_config(spec: Spec) -> ProviderConfig:
     if not isinstance(given, ProviderConfig):
         raise ProviderMissingError(f"{given!r} is no provider; give one such as sky.Local().")
     return given
+
+
+def _fits(offer: Offer, spec: Spec) -> bool:
+    """Whether a node on this offer stays within the price that the spec allows."""
+    return spec.max_hourly_cost is None or _price(offer) <= spec.max_hourly_cost
 
 
 def _price(offer: Offer) -> float:

@@ -61,13 +61,13 @@ class BroadcastWork:
 class Pool:
     """A pool of nodes and the tasks sent to it."""
 
-    def __init__(self, name: str, spec: Spec, options: Options, say: Callable[[str], None]) -> None:
+    def __init__(self, name: str, specs: Sequence[Spec], options: Options, say: Callable[[str], None]) -> None:
         self.name = name
         self._say = say
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
         self._tasks = TaskManager(options.retry_on_interruption)
-        self._launcher = Launcher(name, spec, options)
-        self._fleet = Fleet(name, self._launcher, Nodes.of(spec.nodes), self)
+        self._launcher = Launcher(name, specs, options)
+        self._fleet = Fleet(name, self._launcher, Nodes.of(specs[0].nodes), self)
         self._works: dict[int, Work] = {}
         self._arrived: dict[int, Arrived] = {}
         self._broadcasts: dict[int, BroadcastWork] = {}
@@ -134,6 +134,7 @@ class Pool:
             for work in works:
                 settle(work, closed)
             return
+        self._fleet.wake()
         if target is not None and target not in self._fleet.ranks:
             error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {_listed(self._fleet.ranks)}.")
             for work in works:
@@ -155,6 +156,7 @@ class Pool:
         if self.state in ("stopping", "closed"):
             work.done({})
             return
+        self._fleet.wake()
         work.number = self._tasks.number()
         self._broadcasts[work.number] = work
         self._do(tasks.Broadcast(work.number))

@@ -166,3 +166,26 @@ def test_resize(wait_for: Wait) -> None:
         pool.resize(1)
         wait_for(lambda: len(pool.snapshot().nodes) == 1, "one node")
         assert (tasks.place() >> pool)[0] == 0
+
+
+def test_a_pool_of_no_nodes_wakes_with_the_first_task() -> None:
+    with sky.Compute(nodes=sky.Nodes(min=0, max=2)) as pool:
+        assert pool.snapshot().nodes == ()
+        assert tasks.add(1, 2) >> pool == 3
+
+
+def test_ready_before_all_nodes_are_there() -> None:
+    with sky.Compute(nodes=sky.Nodes(min=3, desired=1)) as pool:
+        assert tasks.add(1, 2) >> pool == 3
+        assert len(pool.snapshot().nodes) == 3
+
+
+def test_readiness_may_ask_for_more_than_the_minimum() -> None:
+    with sky.Compute(nodes=sky.Nodes(min=1, desired=2, max=3)) as pool:
+        assert sum(node.state == "active" for node in pool.snapshot().nodes) == 2
+
+
+def test_the_first_of_several_specs() -> None:
+    specs = [sky.Spec(provider=sky.Local(), nodes=1, image=sky.Image(env={"SKYWARD_TEST": name})) for name in "ab"]
+    with sky.Compute(*specs, selection="first") as pool:
+        assert (tasks.place() >> pool)[2] == "a"

@@ -132,3 +132,44 @@ def test_small_tasks_pass_a_large_argument(pool: sky.Compute) -> None:
     future = mean(large) > pool
     assert [tasks.add(i, 1) >> pool for i in range(4)] == [1, 2, 3, 4]
     assert future.result(60) == 0.0
+
+
+class Counted:
+    """A callable that counts how often it is pickled."""
+
+    pickled = 0
+
+    def __call__(self, number: int) -> int:
+        return number + 1
+
+    def __reduce__(self) -> tuple[type["Counted"], tuple[()]]:
+        Counted.pickled += 1
+        return Counted, ()
+
+
+def test_the_function_of_a_gather_is_pickled_once(pool: sky.Compute) -> None:
+    function = sky.function(Counted())
+    Counted.pickled = 0
+    assert sky.gather(*(function(number) for number in range(50))) >> pool == tuple(range(1, 51))
+    assert Counted.pickled == 1
+
+
+def test_a_function_is_sent_anew_when_what_it_refers_to_has_changed(pool: sky.Compute) -> None:
+    namespace: dict[str, object] = {"__name__": "__main__", "factor": 2}
+    exec("def scaled(number): return number * factor", namespace)  # noqa: S102 - a function as a notebook has it
+    scaled = sky.function(namespace["scaled"])  # type: ignore[call-overload]  # it comes from a dict of objects
+    assert scaled(21) >> pool == 42
+    namespace["factor"] = 3
+    assert scaled(21) >> pool == 63
+
+
+def test_blobs_stay_within_the_budget_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recently used are forgotten, and sent again when they are wanted."""
+    monkeypatch.setattr("skyward.control.node.BLOB_BUDGET", 2_500_000)
+    arrays = [np.full(125_000, float(index)) for index in range(4)]  # 1 MB each; two fit
+    with sky.Compute(nodes=1) as pool:
+        for _ in range(2):
+            assert [mean(array) >> pool for array in arrays] == [0.0, 1.0, 2.0, 3.0]
+        assert sent(pool) == 8_000_000
+        assert mean(arrays[3]) >> pool == 3.0
+        assert sent(pool) == 8_000_000
