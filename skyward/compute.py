@@ -11,19 +11,21 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextvars import Token
-from typing import Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from skyward.console import ConsoleSink
 from skyward.control import background
-from skyward.control.pool import BroadcastWork, Pool
+from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolSnapshot
-from skyward.control.work import Sink, Work
+from skyward.control.work import Sink
 from skyward.dispatch import Dispatcher
 from skyward.errors import NotOnNodeError, OperatorError, PoolClosedError
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve
+
+if TYPE_CHECKING:
+    from contextvars import Token
 
 __all__ = ["Compute", "On"]
 
@@ -243,7 +245,7 @@ def _on_loop[T](call: Callable[[], T]) -> T:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    sys.stderr.write(f"{text}\n")
 
 
 def _refuse_on_node() -> None:
@@ -258,5 +260,3 @@ def _close_all() -> None:
     for pool in list(_open):
         with contextlib.suppress(Exception):
             pool.close()
-
-

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from skyward.console import ConsoleSink
 from skyward.control.node import Node
-from skyward.control.work import Sink
 from skyward.errors import NoOffersError, ProviderMissingError
 from skyward.instance import InstanceInfo, Peer
 from skyward.provider import Cluster, Instance, Offer, Provider, ProviderConfig, find_provider
 from skyward.specs import Options, Spec
+
+if TYPE_CHECKING:
+    from skyward.control.work import Sink
 
 __all__ = ["Launcher"]
 

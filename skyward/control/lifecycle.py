@@ -1,4 +1,4 @@
-"""Lifecycles: one table of legal moves each. A move that its table does not have is an error with the recent history."""
+"""Lifecycles: one table of legal moves each. Any other move is an error that carries the recent history."""
 
 from collections import deque
 from collections.abc import Mapping

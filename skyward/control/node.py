@@ -56,7 +56,7 @@ class Node:
         self._watching: asyncio.Task[None] | None = None
         self._shipping: set[asyncio.Task[None]] = set()
 
-    async def start(self, environment: Mapping[str, str], timeout: float) -> None:
+    async def start(self, environment: Mapping[str, str], within: float) -> None:
         """Start its worker and connect to it.
 
         Raises:
@@ -66,7 +66,7 @@ class Node:
             raise ValueError(f"instance {self.instance.id} is not running")
         self.phase = "worker"
         secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
-        self._worker = await start_worker(self.instance.access, {**environment, **secret}, timeout)
+        self._worker = await start_worker(self.instance.access, {**environment, **secret}, within)
         hello = self._worker.hello
         self.address = hello.address
         self.phase = "joining"

@@ -396,7 +396,5 @@ def _now() -> float:
     return time.monotonic()
 
 
-
-
 def _listed(ranks: Iterable[int]) -> str:
     return ", ".join(map(str, ranks)) or "none"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Literal
 
 from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import Work

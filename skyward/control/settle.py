@@ -35,7 +35,10 @@ def settle(
 
 
 def _error(
-    work: Work, outcome: Literal["value", "error", "timeout", "lost"] | BaseException, reason: str, arrived: Arrived | None
+    work: Work,
+    outcome: Literal["value", "error", "timeout", "lost"] | BaseException,
+    reason: str,
+    arrived: Arrived | None,
 ) -> BaseException:
     name = work.code.name
     match outcome:

@@ -116,7 +116,17 @@ class Tick:
 
 
 type Message = (
-    Submitted | Broadcast | NodeJoined | NodeDraining | NodeLost | NodeRemoved | Started | Delivered | Ended | Cancel | Tick
+    Submitted
+    | Broadcast
+    | NodeJoined
+    | NodeDraining
+    | NodeLost
+    | NodeRemoved
+    | Started
+    | Delivered
+    | Ended
+    | Cancel
+    | Tick
 )
 
 

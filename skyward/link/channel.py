@@ -169,7 +169,7 @@ class Channel:
             self._first += 1
 
     def _watch(self) -> None:
-        """Look once a second whether answers still come. A timer for each question would cost more than the question."""
+        """Look once a second whether answers still come. A timer for each question would cost more than it."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._closed:

@@ -39,15 +39,15 @@ class WorkerProcess(Protocol):
         """End it, whatever it does. Twice does no harm."""
 
 
-async def start_worker(access: Access, environment: Mapping[str, str], timeout: float) -> WorkerProcess:
+async def start_worker(access: Access, environment: Mapping[str, str], within: float) -> WorkerProcess:
     """The worker, listening.
 
     Raises:
-        NodeStartError: it did not come up in `timeout` seconds. The message ends with the last lines of its log.
+        NodeStartError: it did not come up `within` so many seconds. The message ends with the last lines of its log.
     """
     match access:
         case LocalAccess():
-            return await LocalWorker.start(access, environment, timeout)
+            return await LocalWorker.start(access, environment, within)
 
 
 class LocalWorker:
@@ -59,7 +59,7 @@ class LocalWorker:
         self._log = log
 
     @classmethod
-    async def start(cls, access: LocalAccess, environment: Mapping[str, str], timeout: float) -> "LocalWorker":
+    async def start(cls, access: LocalAccess, environment: Mapping[str, str], within: float) -> "LocalWorker":
         """See `start_worker`."""
         directory = Path(access.directory)
         log = directory / "worker.log"
@@ -72,13 +72,13 @@ class LocalWorker:
                 cwd=directory, env=env, start_new_session=True,
             )  # fmt: skip  # one option a line would hide the command
         try:
-            return cls(process, await _hear(process, timeout), log)
+            return cls(process, await _hear(process, within), log)
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
             if isinstance(error, (TimeoutError, ValueError)):
-                raise NodeStartError(_did_not_come_up(process, timeout, log)) from None
+                raise NodeStartError(_did_not_come_up(process, within, log)) from None
             raise
 
     async def exited(self) -> str:
@@ -97,18 +97,18 @@ class LocalWorker:
         await self._process.wait()
 
 
-async def _hear(process: asyncio.subprocess.Process, timeout: float) -> Hello:
+async def _hear(process: asyncio.subprocess.Process, within: float) -> Hello:
     if process.stdout is None:
         raise ValueError("the worker has no standard output")
-    async with asyncio.timeout(timeout):
+    async with asyncio.timeout(within):
         words = json.loads(await process.stdout.readline())
     return Hello(words["address"], words["bulk"], words["pid"])
 
 
-def _did_not_come_up(process: asyncio.subprocess.Process, timeout: float, log: Path) -> str:
+def _did_not_come_up(process: asyncio.subprocess.Process, within: float, log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
     if process.returncode == -signal.SIGKILL and not lines:
-        return f"the worker said nothing for {timeout:.0f} s after it was started"
+        return f"the worker said nothing for {within:.0f} s after it was started"
     return "\n".join((f"the worker ended as it started (status {process.returncode}):", *lines))
 
 

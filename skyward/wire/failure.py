@@ -90,7 +90,9 @@ def capture_failure(error: BaseException, node: int | None = None) -> Failure:
     except Exception:
         pickled = None
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
     return Failure(pickled, name, str(error), tuple(_chain(error)), node)
 
 

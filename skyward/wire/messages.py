@@ -45,6 +45,7 @@ INLINE_LIMIT = 64 * 1024
 BATCH_BYTES = 1024 * 1024
 """Bytes after which a batch of commands or events is closed: a quarter of the engine's limit for one message."""
 
+
 @dataclass(frozen=True, slots=True)
 class Blob:
     """A buffer kept outside the message. `key` is its content address, or a fresh random one for a result."""

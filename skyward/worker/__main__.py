@@ -64,7 +64,12 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
     bulk = BulkServer(settings.host, settings.token, agent.store)
     cluster = Cluster(bind=f"{settings.host}:{settings.port}")
     async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:
-        hello = {"address": system.node.address, "bulk": bulk.address, "pid": os.getpid(), "python": sys.version.split()[0]}
+        hello = {
+            "address": system.node.address,
+            "bulk": bulk.address,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+        }
         with os.fdopen(announce, "w") as out:
             out.write(json.dumps(hello) + "\n")
         await ended.wait()
@@ -93,10 +98,15 @@ def main() -> None:
     capture_descriptors(agent.emit_output, agent.alone)
     ended = asyncio.Event()
     engine = threading.Thread(
-        target=loop.run_until_complete, args=(_listen(settings, agent, announce, ended),), name="skyward-engine", daemon=True
+        target=loop.run_until_complete,
+        args=(_listen(settings, agent, announce, ended),),
+        name="skyward-engine",
+        daemon=True,
     )
     engine.start()
-    threading.Thread(target=_end_with_parent, args=(agent, settings.scratch), name="skyward-parent", daemon=True).start()
+    threading.Thread(
+        target=_end_with_parent, args=(agent, settings.scratch), name="skyward-parent", daemon=True
+    ).start()
     agent.start()
     agent.serve()
     loop.call_soon_threadsafe(ended.set)

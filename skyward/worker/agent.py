@@ -9,8 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-
-from casty import Ref
+from typing import TYPE_CHECKING
 
 from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import (
@@ -38,6 +37,9 @@ from skyward.worker.jobs import Job
 from skyward.worker.outbox import Outbox
 from skyward.worker.slots import ProcessSlot, ThreadSlot
 
+if TYPE_CHECKING:
+    from casty import Ref
+
 __all__ = ["RESTART", "Agent"]
 
 HOLD = 1.0
@@ -64,7 +66,9 @@ class Agent:
         processes: whether each slot is a process of its own.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, token: bytes, node: int, slots: int, *, processes: bool) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, token: bytes, node: int, slots: int, *, processes: bool
+    ) -> None:
         self.store = BlobStore()
         self._loop = loop
         self._token = token
@@ -246,4 +250,3 @@ class Agent:
     def stop(self) -> None:
         """End the worker as `Shutdown` does; from any thread."""
         self._loop.call_soon_threadsafe(self._shutdown)
-

@@ -13,8 +13,8 @@ from skyward.wire.flow import cost
 from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Payload, Yielded
 from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.worker.context import Port, TaskContext, running
-from skyward.worker.missing import missing_module
 from skyward.worker.jobs import InputStream, Job, Stopped
+from skyward.worker.missing import missing_module
 
 __all__ = ["Functions", "Guard", "Interrupted", "Reason", "execute", "input_streams"]
 

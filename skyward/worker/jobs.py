@@ -12,7 +12,7 @@ from skyward.wire.messages import Code, Credit, Feed, Need, Payload, Submit
 __all__ = ["InputStream", "Job", "Stopped"]
 
 
-class Stopped(BaseException):  # noqa: N818 - ends a job from inside, like GeneratorExit
+class Stopped(BaseException):
     """The job was told to stop while it waited for the client."""
 
 

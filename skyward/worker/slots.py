@@ -34,7 +34,9 @@ class ThreadSlot:
         """Run `job` to its end."""
         self._guard.reason = None
         job.run_here()
-        return execute(job, self._port, self._functions, lambda blob: self._store.map(blob.key), self._node, self._guard)
+        return execute(
+            job, self._port, self._functions, lambda blob: self._store.map(blob.key), self._node, self._guard
+        )
 
     def interrupt(self, reason: Reason) -> None:
         """Interrupt the job that runs."""

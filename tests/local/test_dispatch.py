@@ -154,7 +154,10 @@ def test_snapshot(pool: sky.Compute) -> None:
     tasks.add(1, 1) >> pool
     snapshot = pool.snapshot()
     assert (snapshot.name, snapshot.state, snapshot.provider) == ("shared", "ready", "local")
-    assert [(node.rank, node.state, node.phase) for node in snapshot.nodes] == [(0, "active", "ready"), (1, "active", "ready")]
+    assert [(node.rank, node.state, node.phase) for node in snapshot.nodes] == [
+        (0, "active", "ready"),
+        (1, "active", "ready"),
+    ]
     assert snapshot.done > 0
     assert (snapshot.min, snapshot.max, snapshot.desired) == (2, 2, 2)
 

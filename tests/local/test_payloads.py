@@ -156,7 +156,7 @@ def test_the_function_of_a_gather_is_pickled_once(pool: sky.Compute) -> None:
 
 def test_a_function_is_sent_anew_when_what_it_refers_to_has_changed(pool: sky.Compute) -> None:
     namespace: dict[str, object] = {"__name__": "__main__", "factor": 2}
-    exec("def scaled(number): return number * factor", namespace)  # noqa: S102 - a function as a notebook has it
+    exec("def scaled(number): return number * factor", namespace)
     scaled = sky.function(namespace["scaled"])  # type: ignore[call-overload]  # it comes from a dict of objects
     assert scaled(21) >> pool == 42
     namespace["factor"] = 3

@@ -29,7 +29,9 @@ def stands_still(path: Path) -> bool:
 @pytest.mark.parametrize("task", [tasks.sleep, tasks.spin], ids=["sleep", "spin"])
 def test_timeout_stops_the_task(each_executor: sky.Compute, task: sky.SkyFunction[[float], str]) -> None:
     start = time.monotonic()
-    with pytest.raises(sky.TaskTimeoutError, match=r"^\w+\(\) ran past its timeout of 0.2 s on node \d and was stopped"):
+    with pytest.raises(
+        sky.TaskTimeoutError, match=r"^\w+\(\) ran past its timeout of 0.2 s on node \d and was stopped"
+    ):
         task(60).with_timeout(0.2) >> each_executor
     assert time.monotonic() - start < 10
     assert tasks.add(1, 1) >> each_executor == 2
@@ -103,7 +105,9 @@ def test_the_first_error_of_a_group_stops_the_rest(pool: sky.Compute, tmp_path: 
     wait_for(lambda: pool.snapshot().running == 0, "the other task to stop")
 
 
-def test_a_task_deaf_to_interrupts_is_ended_by_force(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_a_task_deaf_to_interrupts_is_ended_by_force(
+    each_executor: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
     beat = tmp_path / "beat"
     future = tasks.stubborn(str(beat), 60) > each_executor
     wait_for(beat.exists, "the task to start")

@@ -2,8 +2,9 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_break_stops_the_generator(each_executor: sky.Compute, tmp_path: Path, w
 
 def test_close_stops_the_generator(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     closed = tmp_path / "closed"
-    stream = tasks.forever(str(closed)) >> pool
+    stream = pool.start(tasks.forever(str(closed))).items()
     assert next(stream) == 0
     stream.close()
     stream.close()
@@ -55,7 +56,7 @@ def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: P
                 made.write_text(str(number))
             yield number
 
-    stream = busy() >> pool
+    stream = pool.start(busy()).items()
     next(stream)
     assert tasks.add(1, 1) >> pool == 2
     assert int(made.read_text()) <= 8192
@@ -130,12 +131,13 @@ def test_a_future_of_a_stream(pool: sky.Compute) -> None:
 
 def test_what_a_generator_returns_ends_the_stream(pool: sky.Compute) -> None:
     @sky.function
-    def numbered() -> Iterator[int]:
+    def numbered() -> Generator[int, None, str]:
         yield 1
-        return "the end"  # noqa: B901 - as `yield from` uses it
+        return "the end"
 
     def relay() -> Iterator[int]:
-        ended.append((yield from numbered() >> pool))
+        stream: Any = numbered() >> pool
+        ended.append((yield from stream))
 
     ended: list[object] = []
     assert list(relay()) == [1]
