@@ -65,7 +65,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
     failed = [error for error in errors if error is not None]
     if failed:
         rest = len(results) - len(failed)
-        notices.append(f"{len(failed)} of {len(results)} runs failed; the values of the other {rest} are in the lists.")
+        kept = f"; the values of the other {rest} are in the lists" if rest else ""
+        notices.append(f"{len(failed)} of {len(results)} runs failed{kept}.")
         raise _with_notes(failed[0], notices)
     return notices
 

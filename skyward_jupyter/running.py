@@ -185,7 +185,6 @@ class CellRunner:
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
             sys.stdout.write(f"{data['text/plain']}\n")
-            sys.stdout.flush()
         elif data:
             self._shell.display_pub.publish(data=data, metadata=metadata)
 

@@ -22,6 +22,9 @@ __all__ = ["MAP_VALUE", "SentCell", "Shape"]
 MAP_VALUE = "__skyward_value__"
 """What a cell under `--map` assigns its last expression to, so that it comes back like a variable."""
 
+_TOLD = 5
+"""Errors beside the first that are told of."""
+
 type Shape = Literal["single", "all", "map"]
 """One run on one node, one run on all nodes, or one run for each element."""
 
@@ -112,11 +115,13 @@ class SentCell:
                 return apply_result(self.runs[0].future.result(), self.user_ns)
             case "all":
                 results = self.runs[0].future.result()
-                notices = apply_results(results, self.user_ns)
             case "map":
                 results = [_result(run) for run in self.runs]
-                notices = apply_results(results, self.user_ns)
-        return notices
+        try:
+            return apply_results(results, self.user_ns)
+        except BaseException as error:
+            _name_the_others(error, [result for result in results if result.failure is not None][1:])
+            raise
 
 
 def _result(run: "Run[CellResult]") -> CellResult:
@@ -125,6 +130,16 @@ def _result(run: "Run[CellResult]") -> CellResult:
         return run.future.result()
     except TaskError as error:
         return CellResult(Harvest(), capture_failure(reworded(error)), None, run.nodes[-1] if run.nodes else 0)
+
+
+def _name_the_others(error: BaseException, failed: Sequence[CellResult]) -> None:
+    """Tell of the errors beside `error`, each on a line."""
+    for result in failed[:_TOLD]:
+        if result.failure is not None:
+            kind = result.failure.type_name.rpartition(".")[2]
+            error.add_note(f"Node {result.node}: {kind}: {result.failure.message}")
+    if len(failed) > _TOLD:
+        error.add_note(f"... and {len(failed) - _TOLD} more.")
 
 
 def _hide_assignment(error: BaseException) -> None:

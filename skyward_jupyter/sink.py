@@ -105,4 +105,5 @@ def _last_version(line: str) -> str:
 def _write(stream: StreamName, text: str) -> None:
     target = sys.stdout if stream == "stdout" else sys.stderr
     target.write(text)
-    target.flush()
+    if target.isatty():  # a notebook sends what was written a few times a second, and to wait for that is slow
+        target.flush()

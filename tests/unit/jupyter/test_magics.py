@@ -93,6 +93,14 @@ def test_an_error_under_map_shows_the_line_as_it_was_written(notebook: Notebook)
     assert not [name for name in notebook.shell.user_ns if "skyward" in name]
 
 
+def test_errors_beside_the_first_are_named(notebook: Notebook) -> None:
+    notebook("xs = list(range(9))")
+    lines = notebook("%%sky --map xs\n1 / xs if xs == 0 else [][xs]").shown_error.splitlines()
+    assert lines[3] == "ZeroDivisionError: division by zero"
+    assert lines[4] == "9 of 9 runs failed."
+    assert lines[5:] == ["Node 0: IndexError: list index out of range"] * 5 + ["... and 3 more."]
+
+
 def test_a_lost_task_under_map_leaves_the_others_their_values(notebook: Notebook, compute: Pools) -> None:
     notebook("xs = [1, 2]")
     notebook("%sky up")
@@ -296,6 +304,18 @@ def test_an_interrupt_stops_the_work_and_shows_one_line(notebook: Notebook, comp
     assert isinstance(ran.error, KeyboardInterrupt)
     assert ran.shown_error == "Interrupted: the work on nodes 0 and 1 was stopped."
     assert compute.made[0].runs[0].future.done()
+
+
+def test_an_interrupt_while_the_pool_opens(notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compute, "open", interrupted)
+    for cell in ("%%sky\n1", "%sky up"):
+        assert notebook(cell).shown_error == (
+            "Interrupted: pool 'default' was not opened, and its machines were given back."
+        )
+    assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
 
 
 # The line magic.

@@ -99,7 +99,8 @@ def test_everything_is_written_in_the_context_of_the_cell(shell: InteractiveShel
         def write(self, text: str) -> None:
             seen.append(f"{text} in {cell.get()}")
 
-        def flush(self) -> None: ...
+        def isatty(self) -> bool:
+            return False
 
     cell.set("first")
     sink = CellSink(shell, before=lambda: seen.append(f"before in {cell.get()}"))
