@@ -16,7 +16,7 @@ from skyward.output import muted
 from skyward.wire.messages import Output
 from skyward.worker.context import running
 
-__all__ = ["TaskStream", "capture_descriptors", "replace_streams"]
+__all__ = ["NoKeyboard", "TaskStream", "capture_descriptors", "replace_streams"]
 
 type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]
@@ -55,13 +55,33 @@ class TaskStream(io.TextIOBase):
         return len(text)
 
 
+class NoKeyboard(io.TextIOBase):
+    """Standard input of a node: reading from it fails at once, instead of waiting for what never comes."""
+
+    def readable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return False
+
+    def read(self, size: int | None = -1, /) -> str:
+        raise EOFError(
+            "A node has no keyboard, so nothing can be read from standard input there. "
+            "Ask here, and hand the answer over in a variable."
+        )
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # the base class has it for bytes too
+        return self.read()
+
+
 def replace_streams(emit: Emit, alone: Callable[[], int]) -> None:
-    """Send `sys.stdout` and `sys.stderr` of this process through `emit`.
+    """Send `sys.stdout` and `sys.stderr` of this process through `emit`; nothing can be read from `sys.stdin`.
 
     Args:
         emit: takes each piece of output.
         alone: the one task that runs, or 0; for writes from threads that the task did not hand its context to.
     """
+    sys.stdin = NoKeyboard()
     sys.stdout = TaskStream("stdout", emit, alone)
     sys.stderr = TaskStream("stderr", emit, alone)
 

@@ -110,6 +110,16 @@ def test_a_module_that_is_missing_on_the_node(notebook: Notebook) -> None:
     assert "--pip" in shown
 
 
+@pytest.mark.parametrize("call", ["input('name? ')", "sys.stdin.readline()", "list(sys.stdin)"])
+def test_a_node_has_no_keyboard(notebook: Notebook, call: str) -> None:
+    ran = notebook(f"%%sky\nimport sys\n{call}")
+    assert isinstance(ran.error, EOFError)
+    assert ran.shown_error.splitlines()[-1] == (
+        "EOFError: A node has no keyboard, so nothing can be read from standard input there. "
+        "Ask here, and hand the answer over in a variable."
+    )
+
+
 def test_a_killed_worker_is_named(notebook: Notebook) -> None:
     notebook("%sky up fragile")
     ran = notebook("%%sky --pool fragile\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
