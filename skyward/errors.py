@@ -153,7 +153,7 @@ class IllegalMoveError(SkywardError):
         self.history = history
 
 
-class RemoteTraceback(Exception):  # noqa: N818 - it is a traceback to read, not an error to catch
+class RemoteTraceback(Exception):
     """The traceback of an exception on the node where it was raised; the ``__cause__`` of that exception here."""
 
     def __init__(self, text: str) -> None:

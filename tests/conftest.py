@@ -19,7 +19,7 @@ _PATIENCE = 5.0
 
 _STAYS = (
     "skyward-loop",  # the library's one loop, a daemon for the life of the process
-    "asyncio_",  # that loop's executor: a bounded number of threads, which live as long as it does
+    "skyward-io",  # that loop's executor: a bounded number of threads, which live as long as it does
 )
 """How the names of threads begin that may outlive the test that started them."""
 

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from skyward.wire.loop import new_event_loop
 
 __all__ = ["call_soon", "loop", "on_loop", "run"]
 
@@ -20,7 +22,8 @@ def loop() -> asyncio.AbstractEventLoop:
         return _loop
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():
-            _loop = asyncio.new_event_loop()
+            _loop = new_event_loop()
+            _loop.set_default_executor(ThreadPoolExecutor(2, thread_name_prefix="skyward-io"))
             _thread = threading.Thread(target=_loop.run_forever, name="skyward-loop", daemon=True)
             _thread.start()
         return _loop

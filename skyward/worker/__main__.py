@@ -20,6 +20,7 @@ from pathlib import Path
 
 from casty import ActorSystem, Cluster, Runtime
 
+from skyward.wire.loop import new_event_loop
 from skyward.wire.mailbox import receive_with
 from skyward.worker.agent import Agent
 from skyward.worker.bulk import BulkServer
@@ -92,7 +93,7 @@ def main() -> None:
     settings = Settings.from_environment()
     os.environ["SKYWARD_NODE"] = str(settings.node)
     announce = os.dup(1)
-    loop = asyncio.new_event_loop()
+    loop = new_event_loop()
     agent = Agent(loop, settings.token, settings.node, settings.slots, processes=settings.processes)
     replace_streams(agent.emit_output, agent.alone)
     capture_descriptors(agent.emit_output, agent.alone)
