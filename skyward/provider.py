@@ -97,13 +97,19 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One machine. `access` is known from "running" on; `address` is what peers of the same pool reach it at."""
+    """One machine.
+
+    Attributes:
+        access: how it is entered; known from "running" on.
+        address: what peers of the same pool reach it at, on their network `interface`.
+    """
 
     id: str
     status: InstanceStatus
     access: Access | None = None
     address: str = ""
     public_address: str = ""
+    interface: str = ""
     spot: bool = False
     hourly_price: float = 0.0
 

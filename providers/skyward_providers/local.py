@@ -71,7 +71,7 @@ class _LocalProvider:
         directory.mkdir()
         host = f"{self._subnet}.{1 + (number - 1) % 254}" if self._subnet else "127.0.0.1"
         access = LocalAccess(host, str(directory))
-        instance = Instance(f"local-{number}", "running", access, address=host)
+        instance = Instance(f"local-{number}", "running", access, address=host, interface="lo")
         self._instances[instance.id] = instance
         return instance
 

@@ -1,13 +1,14 @@
 """Getting machines for a pool and starting its nodes on them: the provider's side of the shell."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skyward.console import ConsoleSink
 from skyward.control.node import Node
 from skyward.errors import NoOffersError, ProviderMissingError
-from skyward.instance import InstanceInfo, Peer
+from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.provider import Cluster, Instance, Offer, Provider, ProviderConfig, find_provider
 from skyward.specs import Options, Spec
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from skyward.control.work import Sink
 
 __all__ = ["Launcher"]
-
-HEAD_PORT = 29500
-"""Port that distributed frameworks meet on, on the head node."""
 
 START_TIMEOUT = 60.0
 """Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
@@ -120,7 +118,8 @@ class Launcher:
     def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
         """What `instance_info()` says on `node`, as JSON."""
         head = nodes.get(0, node).instance.address
-        accelerators = int(self._spec.accelerator.count) if self._spec.accelerator is not None else 0
+        accelerator = accelerator_info(self._spec)
+        accelerators = 0 if accelerator is None else accelerator.count
         processes = self._options.worker.resolved_executor == "process"
         info = InstanceInfo(
             node=node.rank,
@@ -129,12 +128,13 @@ class Launcher:
             accelerators=accelerators,
             total_accelerators=accelerators * total,
             head_addr=head,
-            head_port=HEAD_PORT,
             job_id=self._cluster.id if self._cluster is not None else "",
             peers=tuple(
                 Peer(node=rank, private_ip=peer.instance.address, public_ip=peer.instance.public_address)
                 for rank, peer in sorted(nodes.items())
             ),
+            accelerator=accelerator,
+            network=NetworkInfo(interface=node.instance.interface),
         )
         return info.to_json()
 
@@ -151,6 +151,20 @@ def provider_config(spec: Spec) -> ProviderConfig:
     if not isinstance(given, ProviderConfig):
         raise ProviderMissingError(f"{given!r} is no provider; give one such as sky.Local().")
     return given
+
+
+def accelerator_info(spec: Spec) -> AcceleratorInfo | None:
+    """What the accelerators of a node of `spec` are."""
+    accelerator = spec.accelerator
+    if accelerator is None:
+        return None
+    size = re.fullmatch(r"(\d+(?:\.\d+)?)GB", accelerator.memory)
+    return AcceleratorInfo(
+        type=accelerator.name,
+        count=accelerator.count,
+        memory_gb=float(size[1]) if size else 0,
+        is_trainium=accelerator.name.startswith("Trainium"),
+    )
 
 
 def _fits(offer: Offer, spec: Spec) -> bool:

@@ -80,6 +80,7 @@ class Agent:
         self._outbox = Outbox(self._wake)
         self._executor = Executor(self._started, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
+        self._info = ""
         self._received = 0
         self._waiting: deque[Ref[Batch]] = deque()
         self._answered = 0.0
@@ -105,7 +106,7 @@ class Agent:
     def _start_slot(self) -> None:
         def serve() -> None:
             if self._processes:
-                slot = ProcessSlot(self._node, self.emit, self.store)
+                slot = ProcessSlot(self._node, len(self._children), self.emit, self.store, lambda: self._info)
                 self._children.append(slot)
                 slot.warm()
                 self._executor.serve(slot)
@@ -193,6 +194,7 @@ class Agent:
             case Topology(info):
                 os.environ["COMPUTE_POOL"] = info
                 set_instance_info(InstanceInfo.from_json(info))
+                self._info = info
             case Shutdown():
                 self._shutdown()
 

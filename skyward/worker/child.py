@@ -8,9 +8,11 @@ import os
 import queue
 import sys
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import Blob, Code, Credit, Event, Feed, Output, Submit
 from skyward.worker.blobs import BlobStore, map_private
 from skyward.worker.execute import Functions, execute, input_streams
@@ -22,9 +24,10 @@ from skyward.worker.output import replace_streams
 class Child:
     """The state of the process: its connection, the job that runs, where blobs are."""
 
-    def __init__(self, connection: "Connection[Any, Any]", node: int) -> None:
+    def __init__(self, connection: "Connection[Any, Any]", node: int, worker: int) -> None:
         self._connection = connection
         self._node = node
+        self._worker = worker
         self._send_lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._kept: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
@@ -73,6 +76,9 @@ class Child:
                         if self._job is not None:
                             self._job.stop()
                         self._guard.interrupt(reason)
+                    case ("info", str() as info):
+                        set_instance_info(replace(InstanceInfo.from_json(info), worker=self._worker))
+                        os.environ["COMPUTE_POOL"] = info
                     case ("kept", keys):
                         self._kept.put(keys)
         except (EOFError, OSError):
@@ -100,8 +106,8 @@ class Child:
 
 
 def main() -> None:
-    """Entry point of `python -m skyward.worker.child FD NODE`."""
-    child = Child(Connection(int(sys.argv[1])), int(sys.argv[2]))
+    """Entry point of `python -m skyward.worker.child FD NODE WORKER`."""
+    child = Child(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))
 
     def emit(output: Output) -> None:
         child.emit(output)

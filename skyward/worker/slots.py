@@ -48,10 +48,20 @@ class ThreadSlot:
 
 
 class ProcessSlot:
-    """Runs jobs in a child process, which is started at the first job and again after it died."""
+    """Runs jobs in a child process, which is started again after it died.
 
-    def __init__(self, node: int, emit: Callable[[Event], None], store: BlobStore) -> None:
+    Args:
+        node, worker: rank of the node, and index of the slot on it.
+        info: gives what `instance_info()` says on the node, as JSON.
+    """
+
+    def __init__(
+        self, node: int, worker: int, emit: Callable[[Event], None], store: BlobStore, info: Callable[[], str]
+    ) -> None:
         self._node = node
+        self._worker = worker
+        self._info = info
+        self._told = ""
         self._emit = emit
         self._store = store
         self._lock = threading.Lock()
@@ -66,11 +76,18 @@ class ProcessSlot:
         try:
             connection = self._ready()
             with self._lock:
+                self._tell_info(connection)
                 connection.send((self._code(job), job.submit, self._paths([job.code.payload, job.submit.call])))
             job.run_elsewhere(self._relay)
             return self._attend(job, connection)
         except (EOFError, OSError):
             return self._died(job)
+
+    def _tell_info(self, connection: "Connection[Any, Any]") -> None:
+        info = self._info()
+        if info != self._told:
+            self._told = info
+            connection.send(("info", info))
 
     def _attend(self, job: Job, connection: "Connection[Any, Any]") -> Finished:
         while True:
@@ -103,12 +120,20 @@ class ProcessSlot:
         ours, theirs = socket.socketpair()
         with theirs:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "skyward.worker.child", str(theirs.fileno()), str(self._node)],
+                [
+                    sys.executable,
+                    "-m",
+                    "skyward.worker.child",
+                    str(theirs.fileno()),
+                    str(self._node),
+                    str(self._worker),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
         self._connection = Connection(ours.detach())
         self._known.clear()
+        self._told = ""
         return self._connection
 
     def _code(self, job: Job) -> Code | None:

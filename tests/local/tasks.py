@@ -32,6 +32,13 @@ def info() -> sky.InstanceInfo:
 
 
 @sky.function
+def info_slowly() -> sky.InstanceInfo:
+    """`info`, for long enough that several of them need several slots."""
+    time.sleep(0.3)
+    return sky.instance_info()
+
+
+@sky.function
 def fail(message: str) -> None:
     raise ValueError(message)
 

@@ -141,6 +141,20 @@ def test_instance_info_is_filled(pool: sky.Compute) -> None:
     assert len({peer.private_ip for peer in one.peers}) == 2
     assert zero.job_id == one.job_id != ""
     assert zero.head_port == 29500
+    assert (zero.accelerator, zero.accelerators) == (None, 0)
+    assert zero.network is not None
+    assert zero.network.interface == "lo"
+
+
+def test_instance_info_in_processes() -> None:
+    worker = sky.Worker(concurrency=2, executor="process")
+    with sky.Compute(nodes=1, worker=worker, accelerator="A100:2") as pool:
+        infos = sky.gather(*(tasks.info_slowly() for _ in range(2))) >> pool
+        assert {info.worker for info in infos} == {0, 1}
+        assert {info.total_workers for info in infos} == {2}
+        accelerator = infos[0].accelerator
+        assert accelerator is not None
+        assert (accelerator.type, accelerator.count, accelerator.memory_gb) == ("A100", 2, 80)
 
 
 def test_several_tasks_on_a_node_at_once() -> None:
