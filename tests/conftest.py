@@ -80,6 +80,14 @@ class Traces:
         return [words for now, then in kinds for key, words in now.items() if key not in then]
 
 
+def end_processes_since(before: Traces) -> None:
+    """End what a failure has named, so that no later test and no end of the run waits for it."""
+    for process in psutil.Process().children(recursive=True):
+        if process not in before.processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
 _told: set[str] = set()
 """What a failure has named already: a leak fails the test that made it, and not all that is around it too."""
 
@@ -91,6 +99,7 @@ def _leaves_nothing(who: str) -> Iterator[None]:
     while left := [words for words in Traces.now().since(before) if words not in _told]:
         if time.monotonic() > deadline:
             _told.update(left)
+            end_processes_since(before)
             pytest.fail(f"{who} left behind, {_PATIENCE:.0f} s after its end:\n  " + "\n  ".join(left), pytrace=False)
         time.sleep(0.01)
 
