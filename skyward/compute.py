@@ -135,6 +135,7 @@ class Compute:
 
     def run[T](self, pending: PendingFunction[T]) -> T:
         """`>>`: run on one node and wait; an iterator over the elements of a generator function."""
+        __tracebackhide__ = True
         run: Run[T] = self.start(pending)
         if run.is_stream:
             return run.items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
@@ -151,11 +152,13 @@ class Compute:
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
         """`@`: run on every node; the results in the order of ranks."""
+        __tracebackhide__ = True
         run: Run[list[T]] = self.start(pending, on="all", sink=ConsoleSink(label=True))
         return self._wait(run.future, [run])
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
         """A group under `>>`: its results as a tuple, or an iterator over them with `stream=True`."""
+        __tracebackhide__ = True
         runs = self._start_group(group)
         if group.stream:
             return self._stream_group(runs, group.ordered)
@@ -191,6 +194,7 @@ class Compute:
 
     def _wait[T](self, future: Future[T], runs: Sequence[Run[Any]]) -> T:
         """The result; on an error or an interrupt here, the rest of the work is stopped."""
+        __tracebackhide__ = True
         try:
             return future.result()
         except KeyboardInterrupt:

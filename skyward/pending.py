@@ -53,7 +53,7 @@ class _LeftOperand:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     """A call of a function that has not run: what to compute, not where.
 
@@ -83,8 +83,12 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
         return f"{name}({'...' if self.args or self.kwargs else ''})"
 
+    def __repr__(self) -> str:
+        return f"<pending {self.text}>"
+
     def __rshift__(self, target: Destination) -> T_co:
         """Run it on one node and wait for the result; a generator function gives an iterator at once."""
+        __tracebackhide__ = True  # IPython leaves such frames out of a traceback
         return resolve_target(target, self, ">>").run(self)
 
     def __gt__(self, target: Destination) -> Future[T_co]:
@@ -93,6 +97,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
 
     def __matmul__(self, target: Destination) -> list[T_co]:
         """Run it on every node and wait; one result per node, in order of rank."""
+        __tracebackhide__ = True
         return resolve_target(target, self, "@").broadcast(self)
 
     @overload
@@ -104,7 +109,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         return _joined(self, other)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_co
     """Calls that run in parallel, each on one node.
 
@@ -132,6 +137,9 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         shown = [item.text for item in self.items[:3]]
         return f"({' & '.join([*shown, '...'] if len(self.items) > 3 else shown)})"
 
+    def __repr__(self) -> str:
+        return f"<pending {self.text}>"
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -140,6 +148,7 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
 
     def __rshift__(self, target: Destination) -> R_co:
         """Run them all and wait: a tuple of results, or an iterator of them when the group streams."""
+        __tracebackhide__ = True
         result: R_co = resolve_target(target, self, ">>").run_group(self)
         return result
 

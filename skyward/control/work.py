@@ -75,6 +75,7 @@ class TaskFuture[T](Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """The result; raises what the task raised, or `TaskCancelledError`."""
+        __tracebackhide__ = True
         try:
             arrived = super().result(timeout)
         except CancelledError as error:

@@ -76,9 +76,18 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
         await ended.wait()
 
 
-def _end_with_parent(agent: Agent, scratch: Path | None) -> None:
-    """Leave when standard input ends, and leave nothing behind."""
-    while os.read(0, 4096):
+def _take_lifeline() -> int:
+    """The descriptor that ends with whoever started us. What tasks read from standard input ends at once."""
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return lifeline
+
+
+def _end_with_parent(agent: Agent, lifeline: int, scratch: Path | None) -> None:
+    """Leave when `lifeline` ends, and leave nothing behind."""
+    while os.read(lifeline, 4096):
         continue
     if scratch is not None:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -106,7 +115,7 @@ def main() -> None:
     )
     engine.start()
     threading.Thread(
-        target=_end_with_parent, args=(agent, settings.scratch), name="skyward-parent", daemon=True
+        target=_end_with_parent, args=(agent, _take_lifeline(), settings.scratch), name="skyward-parent", daemon=True
     ).start()
     agent.start()
     agent.serve()

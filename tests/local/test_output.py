@@ -165,3 +165,13 @@ def test_tasks_do_not_see_the_pools_secret(pool: sky.Compute) -> None:
         return set(os.environ)
 
     assert "SKYWARD_TOKEN" not in environment() >> pool
+
+
+def test_a_subprocess_finds_nothing_to_read(pool: sky.Compute) -> None:
+    @sky.function
+    def read() -> bytes:
+        import subprocess
+
+        return subprocess.run(["cat"], capture_output=True, timeout=10, check=True).stdout
+
+    assert read() >> pool == b""

@@ -45,7 +45,7 @@ def test_close_stops_the_generator(pool: sky.Compute, tmp_path: Path, wait_for: 
     wait_for(closed.exists, "the generator's finally block to run")
 
 
-def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: Path) -> None:
+def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     """The node stops at its window: far fewer elements come than it could have made."""
     made = tmp_path / "made"
 
@@ -59,6 +59,7 @@ def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: P
     stream = pool.start(busy()).items()
     next(stream)
     assert tasks.add(1, 1) >> pool == 2
+    wait_for(made.read_text, "the generator to say how far it is")
     assert int(made.read_text()) <= 8192
     stream.close()
 
