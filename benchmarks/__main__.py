@@ -27,8 +27,8 @@ def main() -> None:
     for name in arguments.only or MODULES:
         for figure in importlib.import_module(f"benchmarks.{name}").figures(settings):
             figures.append(figure)
-            print(" | ".join(cell for cell in figure.cells() if cell), file=sys.stderr, flush=True)  # noqa: T201
-    print(f"\n{os.cpu_count()} cores, Python {sys.version.split()[0]}\n\n{table(figures)}")  # noqa: T201
+            print(" | ".join(cell for cell in figure.cells() if cell), file=sys.stderr, flush=True)
+    print(f"\n{os.cpu_count()} cores, Python {sys.version.split()[0]}\n\n{table(figures)}")
     if arguments.json is not None:
         rows = [{**asdict(figure), "ratio": figure.ratio, "verdict": figure.verdict} for figure in figures]
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -5,11 +5,15 @@ from typing import Any
 
 from skyward.function import function
 
-__all__ = ["count", "double", "make", "noop", "remote", "size", "total"]
+__all__ = ["count", "double", "make", "noop", "noop_of", "put_all", "read", "remote", "size", "total"]
 
 
-def noop(_: int = 0) -> None:
+def noop() -> None:
     """Nothing."""
+
+
+def noop_of(_: int) -> None:
+    """Nothing, of an argument."""
 
 
 def size(array: Any) -> int:
@@ -45,10 +49,20 @@ def double(items: Iterator[int]) -> Iterator[int]:
         yield 2 * item
 
 
-class remote:  # noqa: N801 - a namespace, read as `remote.noop`
+def put_all(name: str, number: int) -> None:
+    """Put integers into a queue of dask, one by one."""
+    import distributed
+
+    queue = distributed.Queue(name)
+    for item in range(number):
+        queue.put(item)
+
+
+class remote:
     """The same functions as the library takes them."""
 
     noop = staticmethod(function(noop))
+    noop_of = staticmethod(function(noop_of))
     size = staticmethod(function(size))
     read = staticmethod(function(read))
     make = staticmethod(function(make))

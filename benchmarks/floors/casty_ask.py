@@ -88,7 +88,7 @@ def _ignore(_: object) -> None:
 async def _serve() -> None:
     cluster = Cluster(bind="127.0.0.1:0")
     async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:
-        print(system.node.address, flush=True)  # noqa: T201 - how it says where it listens
+        print(system.node.address, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 

@@ -89,7 +89,7 @@ class TcpCalls:
 async def _serve() -> None:
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    print(f"{host}:{port}", flush=True)  # noqa: T201 - how it says where it listens
+    print(f"{host}:{port}", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
 

@@ -1,0 +1,104 @@
+"""Figures 3 and 4: a large array as argument and as result, the first time and again."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figure import Aim, Figure, Peer, median, timed
+from benchmarks.floors.loopback import Loopback
+from benchmarks.peers import Dask, Running, measured
+from benchmarks.settings import Settings
+from benchmarks.tasks import make, read, remote, size
+from skyward.compute import Compute
+
+__all__ = ["figures"]
+
+MB = 1_000_000
+
+
+def figures(settings: Settings) -> Iterator[Figure]:
+    """MB/s of arguments and results, and the cost of an argument that the node holds already."""
+    with Loopback() as floor, Compute(nodes=1) as pool:
+        for nbytes, rounds in ((100 * MB, 5 if settings.quick else 11), (1000 * MB, 0 if settings.quick else 3)):
+            if rounds:
+                yield from _moved(floor, pool, nbytes, rounds, peers=settings.peers and nbytes <= 100 * MB)
+        yield from _again(pool, 100 * MB, 5 if settings.quick else 11)
+
+
+def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: bool) -> Iterator[Figure]:
+    fresh = _Fresh(nbytes)
+    kinds: tuple[tuple[str, Callable[[], Any], Callable[[Any], object], Callable[[Any], object]], ...] = (
+        ("argument", fresh, floor.take, lambda array: remote.size(array) >> pool),
+        ("argument, read there", fresh, floor.read, lambda array: remote.read(array) >> pool),
+        ("result", lambda: nbytes, floor.give, lambda number: remote.make(number) >> pool),
+    )
+    for name, prepare, bare, call in kinds:
+        floors, ours = [], []
+        for _ in range(rounds + 1):
+            given = prepare()
+            floors.append(timed(lambda given=given, bare=bare: bare(given)))  # type: ignore[misc]
+            given = prepare()
+            ours.append(timed(lambda given=given, call=call: call(given)))  # type: ignore[misc]
+        speed = nbytes / MB
+        yield Figure(
+            f"{speed:,.0f} MB {name}",
+            "MB/s",
+            speed / median(ours[1:]),
+            speed / median(floors[1:]),
+            "raw loopback",
+            Aim("ratio", 0.7, at_least=True) if name == "argument" else None,
+            _peers(name, fresh, nbytes) if peers else (),
+        )
+
+
+class _Fresh:
+    """Makes arrays in fresh memory, none with the content of another."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._base = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
+        self._number = 0
+
+    def __call__(self) -> Any:
+        self._number += 1
+        array = self._base.copy()
+        array[:8].view(np.uint64)[0] = self._number
+        return array
+
+
+def _peers(name: str, fresh: _Fresh, nbytes: int) -> list[Peer]:
+    def measure(peer: Running) -> float:
+        peer.call(size, np.ones(10))
+        if name == "result":
+            times = [timed(lambda: peer.call(make, nbytes)) for _ in range(3)]
+        else:
+            function = read if "read" in name else size
+            arrays = [fresh() for _ in range(3)]
+            times = [timed(lambda array=array: peer.call(function, array)) for array in arrays]  # type: ignore[misc]
+        return nbytes / MB / median(times)
+
+    def scatter(peer: Running) -> float:
+        assert isinstance(peer, Dask)
+        peer.call(size, np.ones(10))
+        arrays = [fresh() for _ in range(3)]
+        times = [timed(lambda array=array: peer.call(size, peer.scatter(array))) for array in arrays]  # type: ignore[misc]
+        return nbytes / MB / median(times)
+
+    peers = measured(measure)
+    if name == "argument":
+        peers += [Peer("dask scatter", p.value, p.why_not) for p in measured(scatter, only=["dask.distributed"])]
+    return peers
+
+
+def _again(pool: Compute, nbytes: int, rounds: int) -> Iterator[Figure]:
+    fresh = _Fresh(nbytes)
+    for name, writeable in (("writable, so hashed again", True), ("read-only, so recognised", False)):
+        firsts, agains = [], []
+        for _ in range(rounds):
+            array = fresh()
+            array.flags.writeable = writeable
+            firsts.append(timed(lambda array=array: remote.size(array) >> pool))  # type: ignore[misc]
+            agains.append(timed(lambda array=array: remote.size(array) >> pool))  # type: ignore[misc]
+        share = median(agains) / median(firsts) * 100
+        note = f"{median(agains) * 1e3:.3g} of {median(firsts) * 1e3:.3g} ms"
+        yield Figure(f"{nbytes / MB:,.0f} MB again, {name}", "% of first", share, aim=Aim("value", 2), note=note)
