@@ -14,7 +14,7 @@ demo: setup ## run the quickstart notebook on local nodes, and show what it prin
 	@$(BIN)/python scripts/demo.py notebooks/quickstart.ipynb
 
 lab: setup ## open the notebooks in JupyterLab
-	@$(BIN)/jupyter lab --notebook-dir=notebooks
+	@$(BIN)/jupyter lab --notebook-dir=notebooks $$([ "$$(id -u)" != 0 ] || echo --allow-root)
 
 test: check ## everything: check, then the tests of every tier, then the notebooks
 	$(BIN)/python -m pytest
