@@ -1,7 +1,5 @@
 """`%%sky` and `%sky` in a plain IPython shell, on a pool that runs cells in this process."""
 
-import signal
-import threading
 from concurrent.futures import Future
 
 import pytest
@@ -11,7 +9,6 @@ from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeout
 from skyward.specs import Nodes
 from skyward.target import current_pool
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
-from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.running import NO_LIMIT
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
@@ -231,91 +228,6 @@ def test_much_data_is_shown_before_it_goes(notebook: Notebook) -> None:
     notebook("big = bytes(20_000_000)")
     assert "big" in notebook("%%sky\nn = len(big)").displays[0]
     assert notebook("%%sky --quiet\nn = len(big)").displays == []
-
-
-# In the background.
-
-
-def test_noblock_gives_a_handle_that_binds_when_it_is_asked(notebook: Notebook, compute: Pools) -> None:
-    compute.hold = True
-    handle = notebook("handle = None\nhandle = %sky up\n1").result
-    ran = notebook("%%sky --noblock\ny = 42")
-    handle = ran.result
-    assert isinstance(handle, CellHandle)
-    assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"
-    assert (handle.done(), handle.status) == (False, "running")
-    with pytest.raises(TimeoutError, match=r"^The cell is not over after 0.01 s: wait longer, or \.cancel\(\) it\.$"):
-        handle.result(0.01)
-    compute.made[0].runs[-1].finish()
-    assert (handle.done(), handle.status) == (True, "done")
-    assert "y" not in notebook.shell.user_ns
-    assert handle.result() is None
-    assert notebook["y"] == 42
-    notebook("y = 1")
-    handle.result()
-    assert notebook["y"] == 1
-
-
-def test_a_failure_in_the_background_is_raised_each_time(notebook: Notebook) -> None:
-    handle = notebook("%%sky --noblock\n1 / 0").result
-    assert handle.status == "failed"
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            handle.result()
-    assert handle.status == "failed"
-
-
-def test_map_in_the_background_gives_the_list(notebook: Notebook) -> None:
-    notebook("xs = [1, 2]")
-    assert notebook("%%sky --noblock --map xs\nxs * 2").result.result() == [2, 4]
-
-
-def test_cells_in_the_background_are_listed_and_cancelled(notebook: Notebook, compute: Pools) -> None:
-    compute.hold = True
-    notebook("%%sky --noblock\n\nwork = 1")
-    notebook("%%sky --noblock\nother = 1")
-    status = notebook("%sky status").out
-    assert status.splitlines()[-3:] == [
-        "cell  status   pool     code",
-        "   1  running  default  work = 1",
-        "   2  running  default  other = 1",
-    ]
-    assert notebook("%sky cancel").shown_error == (
-        "UsageError: Several cells run in the background: name one of 1, 2, or --all."
-    )
-    assert notebook("%sky cancel 7").shown_error == "UsageError: No cell '7' runs in the background; there is 1, 2."
-    assert notebook("%sky cancel 1").out == "Cell 1: the work on node 0 was stopped.\n"
-    assert notebook("%sky cancel").out == "Cell 2: the work on node 0 was stopped.\n"
-    assert notebook("%sky cancel --all").out == "No cell runs in the background.\n"
-
-
-def test_an_interrupt_stops_the_work_and_shows_one_line(notebook: Notebook, compute: Pools) -> None:
-    compute.hold = True
-    notebook("%sky up --nodes 2")
-    start = compute.made[0].start
-
-    def interrupted_later(*args: object, **kwargs: object) -> object:
-        main = threading.main_thread().ident
-        threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT]).start()
-        return start(*args, **kwargs)  # type: ignore[arg-type]
-
-    compute.made[0].start = interrupted_later  # type: ignore[method-assign, assignment]
-    ran = notebook("%%sky --on all\nx = 1")
-    assert isinstance(ran.error, KeyboardInterrupt)
-    assert ran.shown_error == "Interrupted: the work on nodes 0 and 1 was stopped."
-    assert compute.made[0].runs[0].future.done()
-
-
-def test_an_interrupt_while_the_pool_opens(notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(compute, "open", interrupted)
-    for cell in ("%%sky\n1", "%sky up"):
-        assert notebook(cell).shown_error == (
-            "Interrupted: pool 'default' was not opened, and its machines were given back."
-        )
-    assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
 
 
 # The line magic.
