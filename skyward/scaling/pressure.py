@@ -1,0 +1,185 @@
+"""The default policy: grow for what waits, at once; shrink what idles or is hardly used."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+from skyward.scaling.fitting import at_once, cheapest
+from skyward.scaling.snapshot import Counts, Decision, Demand, Group, Snapshot
+from skyward.specs.needs import Needs
+
+__all__ = ["LOW_UTILISATION", "Outcome", "Pressure", "desired_nodes"]
+
+LOW_UTILISATION = 0.3
+"""Share of busy slots below which nodes are given back."""
+
+
+class Outcome(NamedTuple):
+    """How many nodes one group should have.
+
+    Attributes:
+        reason: empty where nothing changes.
+        settled: it shrinks after a time of idleness, so no more has to be waited for.
+    """
+
+    desired: int
+    reason: str = ""
+    settled: bool = False
+
+
+def desired_nodes(
+    *,
+    queued: int,
+    inflight: int,
+    nodes: int,
+    desired: int,
+    min: int,
+    max: int,
+    slots: int,
+    idle_for: float,
+    idle_timeout: float,
+    capacity: int | None = None,
+    worth: float | None = None,
+) -> Outcome:
+    """How many nodes a group should have, by the first rule that applies.
+
+    1. Tasks wait: as many nodes as are active and as many more as the waiting tasks fill, up to `max`. Never fewer
+       than were decided on before, so to repeat a report changes nothing.
+    2. Nothing runs, longer than `idle_timeout`: `min`.
+    3. Something runs, on less than 30 % of the slots: what the running tasks fill, and one more.
+    4. As it is.
+
+    Args:
+        queued, inflight: tasks that wait for it, and that run on it.
+        nodes: those that are active.
+        desired: what was decided last.
+        slots: tasks that a node runs at once.
+        idle_for: seconds since it last held a task.
+        capacity: slots of the active nodes; `nodes * slots` unless given.
+        worth: nodes that the waiting tasks fill, where that is not `queued / slots`.
+    """
+    slots = slots if slots > 0 else 1
+    if queued > 0:
+        more = ceil(queued / slots) if worth is None else ceil(worth - 1e-9)
+        wanted = nodes + more
+        aim = _within(wanted if wanted > desired else desired, min, max)
+        if aim == desired:
+            return Outcome(aim)
+        what = f"{queued} queued / {slots} slots" if worth is None else f"{queued} queued, {more} nodes' worth"
+        return Outcome(aim, f"{what} -> +{more}" + (f", capped at {max} by max" if aim < wanted else ""))
+    kept = _within(desired, min, max)
+    if inflight == 0:
+        if idle_for > idle_timeout and min < kept:
+            return Outcome(min, f"idle for {idle_for:.0f} s, over {idle_timeout:g} s -> min of {min}", settled=True)
+    else:
+        capacity = nodes * slots if capacity is None else capacity
+        if capacity > 0 and inflight / capacity < LOW_UTILISATION:
+            few = ceil(inflight / slots) + 1
+            aim = few if few > min else min
+            if aim < kept:
+                floored = f", held at {min} by min" if aim > few else ""
+                return Outcome(aim, f"{inflight} of {capacity} slots busy, under 30 % -> {few}{floored}")
+    if kept != desired:
+        return Outcome(kept, f"{desired} is {'over max' if kept < desired else 'under min'} -> {kept}")
+    return Outcome(kept)
+
+
+def _within(count: int, least: int, most: int) -> int:
+    return most if count > most else least if count < least else count
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Nodes by how many tasks wait and run: `desired_nodes` for each group.
+
+    A waiting task counts for the cheapest group whose nodes can hold it; among equals, for the first.
+    """
+
+    name: str = "pressure"
+    interval: float | None = None
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        groups, counts = snapshot.groups, snapshot.counts
+        queues, infeasible = _assign(snapshot)
+        desired: dict[str, int] = {}
+        reasons: list[str] = []
+        shrinks, settled = False, True
+        room = None if snapshot.max_nodes is None else snapshot.max_nodes - sum(counts[g.name].desired for g in groups)
+        for group in groups:
+            count = counts[group.name]
+            queue = queues.get(group.name, _NONE)
+            outcome = desired_nodes(
+                queued=queue.tasks,
+                inflight=count.busy,
+                nodes=count.active,
+                desired=count.desired,
+                min=group.min,
+                max=group.max,
+                slots=group.slots,
+                idle_for=_idle_for(group, count, snapshot),
+                idle_timeout=snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout,
+                worth=None if queue.plain else queue.nodes,
+            )
+            aim, reason = outcome.desired, outcome.reason
+            if room is not None and aim > count.desired:
+                if aim - count.desired > room:
+                    aim = count.desired + (room if room > 0 else 0)
+                    reason += f", capped at {snapshot.max_nodes} nodes in all"
+                room -= aim - count.desired
+            desired[group.name] = aim
+            if aim != count.desired:
+                reasons.append(f"{group.name}: {reason}" if len(groups) > 1 else reason)
+                if aim < count.desired:
+                    shrinks, settled = True, settled and outcome.settled
+        return Decision(
+            desired,
+            "; ".join(reasons) or _steady(snapshot),
+            settled=shrinks and settled,
+            infeasible=infeasible,
+        )
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What waits for one group: so many tasks, which fill so many of its nodes."""
+
+    tasks: int = 0
+    nodes: float = 0.0
+    plain: bool = True
+
+
+_NONE = _Queue()
+
+
+def _assign(snapshot: Snapshot) -> tuple[dict[str, _Queue], tuple[Needs, ...]]:
+    """The tasks that wait for each group, and the shapes that no group can hold."""
+    queues: dict[str, _Queue] = {}
+    infeasible: dict[Needs, None] = {}
+    waiting = snapshot.demands
+    if snapshot.gangs:
+        waiting += tuple(Demand(1, needs) for gang in snapshot.gangs for needs in gang)
+    for demand in waiting:
+        if not demand.count:
+            continue
+        group = cheapest(snapshot.groups, demand.needs)
+        if group is None:
+            infeasible[demand.needs] = None
+            continue
+        queue = queues.setdefault(group.name, _Queue())
+        fits = at_once(group, demand.needs)
+        queue.tasks += demand.count
+        queue.nodes += demand.count / fits
+        queue.plain = queue.plain and fits == group.slots
+    return queues, tuple(infeasible)
+
+
+def _idle_for(group: Group, counts: Counts, snapshot: Snapshot) -> float:
+    """Seconds since the group last held a task: its own nodes are asked where another group is at work."""
+    if counts.busy or len(snapshot.groups) == 1 or snapshot.idle_for > 0:
+        return snapshot.idle_for
+    return min((node.idle_for for node in snapshot.nodes if node.group == group.name), default=0.0)
+
+
+def _steady(snapshot: Snapshot) -> str:
+    return f"steady: {snapshot.inflight} of {snapshot.capacity} slots busy, {snapshot.queued} queued"

@@ -1,0 +1,40 @@
+"""Policies by name."""
+
+from collections.abc import Callable, Mapping
+
+from skyward.errors import SpecError
+from skyward.scaling.no import No
+from skyward.scaling.pressure import Pressure
+from skyward.scaling.snapshot import Policy
+from skyward.values import closest
+
+__all__ = ["POLICIES", "find_policy"]
+
+_MAKERS: Mapping[str, Callable[[], Policy]] = {
+    "pressure": Pressure,
+    "no": No,
+}
+
+POLICIES = tuple(_MAKERS)
+"""Their names; the first is the default."""
+
+
+def find_policy(given: object) -> Policy:
+    """The policy of that name, made afresh, or `given` itself where it is a policy.
+
+    Raises:
+        SpecError: there is no such policy, or it is nothing that decides.
+    """
+    if isinstance(given, str):
+        if (maker := _MAKERS.get(given)) is None:
+            known = closest(given, POLICIES).replace("it has", "they are")
+            raise SpecError(f"There is no scaling policy {given!r}; {known}")
+        return maker()
+    if isinstance(given, type) and callable(getattr(given, "decide", None)):
+        raise SpecError(f"The scaling policy must be an object, so write `{given.__name__}()`, not its class.")
+    if missing := [name for name in ("name", "interval", "decide") if not hasattr(given, name)]:
+        raise SpecError(
+            f"The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
+            f"`decide(snapshot)`, but {given!r} has no {missing[0]!r}."
+        )
+    return given  # type: ignore[return-value] # it has all that the protocol asks
