@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from skyward.accelerators import Accelerator
     from skyward.compute import Compute
     from skyward.errors import (
+        BudgetExhaustedError,
         IllegalMoveError,
         MissingModuleError,
         NodeLostError,
         NodeStartError,
+        NoGroupFitsError,
         NoOffersError,
         NoPoolError,
         NotOnNodeError,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from skyward.instance import InstanceInfo, instance_info, is_head
     from skyward.output import silent, stderr, stdout
     from skyward.pending import PendingFunction, PendingFunctionGroup, gather
+    from skyward.requests import request_resources
     from skyward.sharding import shard
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
@@ -48,12 +51,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accelerator",
+    "BudgetExhaustedError",
     "Compute",
     "IllegalMoveError",
     "Image",
     "InstanceInfo",
     "Local",
     "MissingModuleError",
+    "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
     "NodeLostError",
@@ -90,6 +95,7 @@ __all__ = [
     "instance_info",
     "is_head",
     "main",
+    "request_resources",
     "shard",
     "silent",
     "sky",
@@ -113,6 +119,7 @@ _HOMES = {
     "PendingFunction": "pending",
     "PendingFunctionGroup": "pending",
     "gather": "pending",
+    "request_resources": "requests",
     "shard": "sharding",
     "Image": "specs",
     "Nodes": "specs",

@@ -3,6 +3,7 @@
 SkywardError
 ├── UsageError                    the call itself is wrong; nothing was sent
 │   ├── SpecError                 a value of a spec, option or argument is not allowed (also a ValueError)
+│   ├── NoGroupFitsError          a task, or a floor, asks for what no node can ever have (also a ValueError)
 │   ├── OperatorError             an operator was applied to the wrong thing (also a TypeError)
 │   ├── NoPoolError               no pool is in scope (also a RuntimeError)
 │   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
@@ -18,6 +19,7 @@ SkywardError
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
+│   ├── BudgetExhaustedError      the pool had spent its ``budget`` before the task had run
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   └── RemoteError               it raised something whose type cannot be rebuilt here
 └── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
@@ -28,8 +30,10 @@ An exception raised by the user's own function arrives as its own type, with a `
 from concurrent.futures import CancelledError
 
 __all__ = [
+    "BudgetExhaustedError",
     "IllegalMoveError",
     "MissingModuleError",
+    "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
     "NodeLostError",
@@ -63,6 +67,10 @@ class UsageError(SkywardError):
 
 class SpecError(UsageError, ValueError):
     """A value of a spec, an option or an argument is not allowed."""
+
+
+class NoGroupFitsError(UsageError, ValueError):
+    """A task, or a floor, asks for what no node of the pool can ever have. The message says what they have."""
 
 
 class OperatorError(UsageError, TypeError):
@@ -123,6 +131,10 @@ class TaskTimeoutError(TaskError, TimeoutError):
 
 class TaskCancelledError(TaskError, CancelledError):
     """The task was cancelled. Its work on the node was stopped."""
+
+
+class BudgetExhaustedError(TaskError):
+    """The pool had spent its ``budget`` before the task had run. Its nodes were given back."""
 
 
 class NodeLostError(TaskError):

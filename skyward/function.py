@@ -3,13 +3,14 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, overload
 
 from skyward.errors import OperatorError, SpecError
 from skyward.pending import PendingFunction, PendingFunctionGroup, check_timeout, gather
 from skyward.signature import is_generator, stream_arguments, stream_parameters
+from skyward.specs.needs import NOTHING, Needs, Resources
 from skyward.target import CurrentPool, Destination, Target, current_pool, sky
 
 __all__ = [
@@ -37,6 +38,7 @@ class SkyFunction[**P, T]:
     Attributes:
         fn: the function that was decorated.
         timeout: seconds that each call of it may run, or None for the pool's default.
+        needs: what each call of it asks of the node that it runs on.
     """
 
     __sky_function__ = True
@@ -44,17 +46,24 @@ class SkyFunction[**P, T]:
     __qualname__: str
     __wrapped__: Callable[P, T]
 
-    def __init__(self, fn: Callable[P, T], timeout: float | None = None, bound: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        fn: Callable[P, T],
+        timeout: float | None = None,
+        needs: Needs = NOTHING,
+        bound: tuple[Any, ...] = (),
+    ) -> None:
         functools.update_wrapper(self, fn)
         if not hasattr(fn, "__name__"):  # a partial, or an instance with __call__
             self.__name__ = self.__qualname__ = type(fn).__name__
         self.fn = fn
         self.timeout = timeout
+        self.needs = needs
         self._bound = bound
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> PendingFunction[T]:
         """The call, not run yet."""
-        return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout)
+        return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout, self.needs)
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of the function, run here and now."""
@@ -69,7 +78,7 @@ class SkyFunction[**P, T]:
     ) -> "SkyFunction[Q, R]": ...
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         """The function bound to `instance`, which travels as the first argument of its calls."""
-        return self if instance is None else SkyFunction(self.fn, self.timeout, (*self._bound, instance))
+        return self if instance is None else SkyFunction(self.fn, self.timeout, self.needs, (*self._bound, instance))
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -129,10 +138,11 @@ def _travels_by_value(module: str) -> bool:
 class _Decorator:
     """What `@sky.function(...)` applies."""
 
-    __slots__ = ("_timeout",)
+    __slots__ = ("_needs", "_timeout")
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, timeout: float | None, needs: Needs) -> None:
         self._timeout = timeout
+        self._needs = needs
 
     @overload
     def __call__[**P, Y](self, fn: Callable[P, Generator[Y, Any, Any]], /) -> SkyFunction[P, Iterator[Y]]: ...
@@ -144,37 +154,59 @@ class _Decorator:
         if isinstance(fn, (classmethod, property)):
             raise SpecError(f"Put `@{type(fn).__name__}` above `@sky.function`, not below it.")
         if not callable(fn):
-            raise SpecError(f"`@sky.function` decorates a function, but got {fn!r}; it takes `timeout=` by keyword.")
+            raise SpecError(
+                f"`@sky.function` decorates a function, but got {fn!r}; it takes `timeout=`, `resources=` and "
+                "`capabilities=` by keyword."
+            )
         original = inspect.unwrap(fn)
         if inspect.iscoroutinefunction(original) or inspect.isasyncgenfunction(original):
             raise SpecError(
                 f"`{original.__name__}` is `async`, and a node runs plain functions: make it a plain `def` that calls "
                 "`asyncio.run(...)`."
             )
-        return SkyFunction(fn, self._timeout)
+        return SkyFunction(fn, self._timeout, self._needs)
 
 
 @overload
 def function[**P, Y](
-    fn: Callable[P, Generator[Y, Any, Any]], /, *, timeout: float | None = None
+    fn: Callable[P, Generator[Y, Any, Any]],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
 ) -> SkyFunction[P, Iterator[Y]]: ...
 @overload
-def function[**P, T](fn: Callable[P, T], /, *, timeout: float | None = None) -> SkyFunction[P, T]: ...
+def function[**P, T](
+    fn: Callable[P, T],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+) -> SkyFunction[P, T]: ...
 @overload
-def function(*, timeout: float | None = None) -> _Decorator: ...
-def function(*fns: Any, timeout: float | None = None) -> Any:
+def function(
+    *, timeout: float | None = None, resources: Resources | None = None, capabilities: Iterable[str] = ()
+) -> _Decorator: ...
+def function(
+    *fns: Any, timeout: float | None = None, resources: Resources | None = None, capabilities: Iterable[str] = ()
+) -> Any:
     """The function as one whose calls are values: `train(10)` runs nothing, `train(10) >> pool` does.
 
     A generator function streams: `>>` gives an iterator. A parameter annotated `Iterator[T]` streams in.
 
     Args:
-        fns: the function, when used bare; nothing when used with `timeout`.
+        fns: the function, when used bare; nothing when used with keywords.
         timeout: seconds that each call may run, instead of the pool's `default_compute_timeout`.
+        resources: amounts of its node's resources that each call holds while it runs, such as `{"GPU": 1}`.
+        capabilities: what that node must be able to do, such as `{"gpu"}`.
 
     Raises:
-        SpecError: what it decorates is not a plain function, or the timeout is not a positive number.
+        SpecError: what it decorates is not a plain function, or a keyword has a value that is not allowed.
     """
-    decorator = _Decorator(check_timeout(timeout))
+    needs = Needs({} if resources is None else resources, capabilities) or NOTHING
+    decorator = _Decorator(check_timeout(timeout), needs)
     return decorator(*fns) if fns else decorator
 
 

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from skyward.errors import OperatorError, SpecError
+from skyward.specs.needs import NOTHING, Needs
 from skyward.target import Destination, described, is_target, resolve_target
 
 __all__ = ["PendingFunction", "PendingFunctionGroup", "check_timeout", "gather"]
@@ -62,16 +63,22 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         args: positional arguments.
         kwargs: keyword arguments.
         timeout: seconds it may run, or None for the pool's `default_compute_timeout`.
+        needs: what it asks of the node that it runs on, beside a slot.
     """
 
     fn: Callable[..., T_co]
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     timeout: float | None = None
+    needs: Needs = NOTHING
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same call, which may run for `seconds`; None for the pool's default."""
         return replace(self, timeout=check_timeout(seconds))
+
+    def with_resources(self, **amounts: float) -> Self:
+        """The same call, which holds these amounts of its node's resources; those not named stay, 0 takes one away."""
+        return replace(self, needs=Needs({**self.needs.resources, **amounts}, self.needs.capabilities))
 
     def local(self) -> T_co:
         """The result of the call, run here and now."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from skyward.accelerators import parse_accelerator
 from skyward.provider import find_provider
-from skyward.specs import Image, Nodes
+from skyward.specs import Image, Nodes, Options
 from skyward.values import FrozenMap
 from skyward_jupyter import reading
 
@@ -126,6 +126,22 @@ OPTIONS: tuple[Option, ...] = (
         takes="USD per node and hour, such as 2.50",
     ),
     _pool(
+        "--budget",
+        to="budget",
+        metavar="USD",
+        help="the most that the pool may cost in all",
+        read=reading.number,
+        takes="USD in all, such as 20",
+    ),
+    _pool(
+        "--policy",
+        to="policy",
+        metavar="NAME",
+        help="what decides how many nodes there are; pressure if not given",
+        read=lambda name: Options(policy=name).policy,
+        takes="the name of a policy, such as pressure or binpack",
+    ),
+    _pool(
         "--ttl",
         to="ttl",
         metavar="SECONDS",
@@ -196,6 +212,24 @@ OPTIONS: tuple[Option, ...] = (
         "NAME",
         reading.identifier,
         "the name of a variable",
+    ),
+    Option(
+        ("--resources",),
+        "resources",
+        "run on a node with so much of each free, and hold it meanwhile",
+        "cell",
+        "NAME=N",
+        reading.amounts,
+        "amounts, such as CPU=4,GPU=1",
+    ),
+    Option(
+        ("--capabilities",),
+        "capabilities",
+        "run on a node that can do these",
+        "cell",
+        "NAMES",
+        reading.capabilities,
+        "names, such as gpu,highmem",
     ),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(

@@ -2,12 +2,13 @@
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skyward.errors import ProviderMissingError, SpecError, UsageError
+from skyward.specs import Needs
 from skyward.values import FrozenMap
 from skyward_jupyter.option_table import OPTIONS, Option
 from skyward_kernel.pools import compute_fields
@@ -28,6 +29,7 @@ class CellOptions:
         on: which nodes.
         map: the variable whose elements the cell runs for.
         noblock: whether to return at once.
+        resources, capabilities: what the cell asks of the node that it runs on.
         timeout: seconds the cell may run, or None for no limit.
         inputs, outputs: the only variables to take along and to bring back; None for all.
         capture: whether variables are taken along.
@@ -39,6 +41,8 @@ class CellOptions:
     on: "On" = "one"
     map: str | None = None
     noblock: bool = False
+    resources: Mapping[str, float] = field(default_factory=FrozenMap)
+    capabilities: frozenset[str] = frozenset()
     timeout: float | None = None
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
@@ -47,6 +51,11 @@ class CellOptions:
     dry_run: bool = False
     quiet: bool = False
     help: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        """What the cell asks of a node."""
+        return Needs(self.resources, self.capabilities)
 
     def spec_fields(self) -> dict[str, Any]:
         """The keywords for `Compute` that were given, and no others."""
@@ -142,7 +151,7 @@ def _read(option: Option, text: str) -> Any:
         raise UsageError(f"{option.name} {text}: {error}") from None
     except ValueError:
         value = None
-    if value in (None, "", ()):
+    if value is None or (isinstance(value, Sized) and not value):
         # The value of a variable may be a secret, so it is not repeated.
         shown = repr(text.partition("=")[0] if option.target == "image.env" else text)
         raise UsageError(f"{option.name} takes {option.takes}, but got {shown}.")
@@ -172,6 +181,9 @@ def _check_together(options: CellOptions) -> None:
     """Refuse options that contradict each other."""
     if options.map is not None and options.on != "one":
         raise UsageError("--map spreads the elements over the nodes, so it does not go with --on: leave one out.")
+    if options.needs and options.on != "one":
+        asks = "--resources" if options.resources else "--capabilities"
+        raise UsageError(f"{asks} asks for any node that fits, so it does not go with --on: leave one out.")
     if not options.capture and options.inputs is not None:
         raise UsageError("-i takes variables along and --no-capture takes none: leave one of them out.")
     if options.noblock and options.dry_run:

@@ -8,10 +8,15 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
+from skyward.specs import FrozenMap
+from skyward.specs.needs import capability_set, resource_map
+
 if TYPE_CHECKING:
     from skyward.compute import On
 
 __all__ = [
+    "amounts",
+    "capabilities",
     "count",
     "duration",
     "gigabytes",
@@ -96,6 +101,20 @@ def names(text: str) -> tuple[str, ...]:
 def packages(text: str) -> tuple[str, ...]:
     """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
     return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
+
+
+def amounts(text: str) -> FrozenMap[str, float]:
+    """Amounts by name: `CPU=4,GPU=1`. Each is a number above zero, and no name is given twice."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    found = {name.strip(): number(value) for name, _, value in pairs}
+    if len(found) < len(pairs):
+        raise ValueError(text)
+    return resource_map(found)
+
+
+def capabilities(text: str) -> frozenset[str]:
+    """Names of what a node can do, with commas between them."""
+    return capability_set([part for part in text.split(",") if part.strip()])
 
 
 def variable(text: str) -> tuple[str, str]:

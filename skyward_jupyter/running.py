@@ -131,8 +131,9 @@ class CellRunner:
         else:
             asked = ", ".join(f"{POOL_LABELS[path]} {_shown(path, value)}" for path, value in options.asked.items())
             plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}."
+        asks = f" It would ask for {options.needs}." if options.needs else ""
         runs = "" if options.map is None else f" It would run {len(sent.pendings)} times."
-        sys.stdout.write(f"{plan}{runs} Nothing was sent.\n")
+        sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
         self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: Settings, raw: str
@@ -150,7 +151,7 @@ class CellRunner:
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (pending.with_timeout(limit) for pending in sent.pendings)
+            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
             runs.extend(compute.start(pending, on=options.on, sink=sink) for pending in pendings)
             if options.noblock:
                 return self._handle(cell, options, settings, raw)

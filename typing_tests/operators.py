@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, assert_type
 
 import skyward as sky
+from skyward.specs import Needs
 
 
 @sky.function
@@ -19,6 +20,16 @@ def train(epochs: int, rate: float = 0.1) -> float:
 @sky.function(timeout=60)
 def name() -> str:
     return ""
+
+
+@sky.function(resources={"GPU": 1}, capabilities={"gpu"})
+def heavy(batch: int) -> bytes:
+    return bytes(batch)
+
+
+@sky.function(timeout=5, resources={"CPU": 0.5}, capabilities=["fast"])
+def heavy_rows(count: int) -> Iterator[str]:
+    yield str(count)
 
 
 @sky.function
@@ -64,6 +75,15 @@ def decorator(model: Model) -> None:
     assert_type(train(10), sky.PendingFunction[float])
     assert_type(train(10, rate=1.0).with_timeout(5), sky.PendingFunction[float])
     assert_type(train.local(10), float)
+    assert_type(heavy(1), sky.PendingFunction[bytes])
+    assert_type(heavy(1).with_resources(GPU=2), sky.PendingFunction[bytes])
+    assert_type(sky.function(train.fn, resources={"CPU": 4}, capabilities={"fast"})(1), sky.PendingFunction[float])
+    assert_type(heavy.needs, Needs)
+    assert_type(heavy(1).needs, Needs)
+    heavy("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sky.function(resources=["GPU"])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    sky.function(resources={"GPU": "1"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    heavy(1).with_resources(GPU="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(train(10).local(), float)
     assert_type(name(), sky.PendingFunction[str])
     assert_type(total(iter([1])), sky.PendingFunction[int])
@@ -87,6 +107,8 @@ def one_call(pool: sky.Compute, model: Model) -> None:
     assert_type(train(10) @ pool, list[float])
     assert_type(model.fit([1]) >> pool, bytes)
     assert_type(rows(3) >> pool, Iterator[dict[str, int]])
+    assert_type(heavy(3) >> pool, bytes)
+    assert_type(heavy_rows(3) >> pool, Iterator[str])
     assert_type(numbers(3) >> pool, Iterator[int])
     _ = train >> pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = train(10) >> 3  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]

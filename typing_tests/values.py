@@ -23,6 +23,21 @@ def specs() -> None:
     sky.Spec(allocation="spots")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+def groups(pool: sky.Compute) -> None:
+    cpu, gpu = sky.Spec(vcpus=4, nodes=(0, 4)), sky.Spec(accelerator="T4", resources={"licence": 1}, idle_timeout=30)
+    assert_type(gpu.resources, FrozenMap[str, float])
+    assert_type(gpu.node_resources, FrozenMap[str, float])
+    assert_type(gpu.node_capabilities, frozenset[str])
+    sky.Compute(groups={"cpu": cpu, "gpu": [gpu, cpu]}, budget=20, policy="binpack", max_nodes=10)
+    sky.Compute(capabilities={"fast"}, upscaling_speed=0.5, max_concurrent_launches=10)
+    sky.Compute(groups=[cpu])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sky.Compute(policy=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sky.request_resources({"GPU": 1}, ({"CPU": 4}, 10), pool=pool)
+    sky.request_resources(bundles=[{"GPU": 1}] * 4, pool=sky)
+    sky.request_resources(pool=sky.sky)
+    sky.request_resources("GPU")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 def accelerators() -> None:
     assert_type(sky.accelerators.A100(count=4, memory="40GB"), sky.Accelerator)
     assert_type(sky.accelerators.RTX_4090(count=0.25), sky.Accelerator)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SpecError, UsageError
-from skyward.specs import Image, Nodes, NodesLike, Worker
+from skyward.specs import Image, Nodes, NodesLike, OptionFields, Worker
 
 if TYPE_CHECKING:
     from skyward.compute import Compute
@@ -18,6 +18,7 @@ __all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "resident"]
 DEFAULT_POOL: Final = "default"
 """The pool of cells that name none."""
 
+_OPTIONS = OptionFields.__optional_keys__
 _GROUPS: Mapping[str, Callable[..., object]] = {"image": Image, "worker": Worker}
 
 type Asked = Mapping[str, Any]
@@ -233,7 +234,7 @@ def _current(resident: _Resident, path: str) -> Any:
         return resident.nodes
     group, dot, name = path.partition(".")
     compute = resident.compute
-    owner: object = compute.options if group == "worker" else compute.spec
+    owner: object = compute.options if group in _OPTIONS else compute.spec
     return getattr(getattr(owner, group), name) if dot else getattr(owner, path)
 
 

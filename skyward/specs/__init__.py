@@ -1,25 +1,37 @@
-"""What a pool is made of, as frozen values that are checked when they are made. No I/O."""
+"""What a pool is made of, as frozen values that are checked when they are made. No I/O.
 
-from skyward.specs.image import Image, PipIndex, SkywardSource, Volume
-from skyward.specs.nodes import Executor, Nodes, NodesLike, Worker
-from skyward.specs.options import Console, OptionFields, Options, Selection
-from skyward.specs.resolve import ComputeFields, resolve
-from skyward.specs.spec import Allocation, Architecture, Spec, SpecFields
-from skyward.values import FrozenMap
+Names load when they are first used: a node knows what a task needs of it, and nothing of pools.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from skyward.specs.image import Image, PipIndex, SkywardSource, Volume
+    from skyward.specs.needs import NOTHING, Needs, Resources
+    from skyward.specs.nodes import Executor, Nodes, NodesLike, Worker
+    from skyward.specs.options import Console, OptionFields, Options, Selection
+    from skyward.specs.resolve import DEFAULT_GROUP, ComputeFields, GroupsLike, Resolved, resolve, resolve_groups
+    from skyward.specs.spec import Allocation, Architecture, Spec, SpecFields
+    from skyward.values import FrozenMap
 
 __all__ = [
+    "DEFAULT_GROUP",
+    "NOTHING",
     "Allocation",
     "Architecture",
     "ComputeFields",
     "Console",
     "Executor",
     "FrozenMap",
+    "GroupsLike",
     "Image",
+    "Needs",
     "Nodes",
     "NodesLike",
     "OptionFields",
     "Options",
     "PipIndex",
+    "Resolved",
+    "Resources",
     "Selection",
     "SkywardSource",
     "Spec",
@@ -27,4 +39,37 @@ __all__ = [
     "Volume",
     "Worker",
     "resolve",
+    "resolve_groups",
 ]
+
+_HOMES = {
+    "skyward.specs.image": ("Image", "PipIndex", "SkywardSource", "Volume"),
+    "skyward.specs.needs": ("NOTHING", "Needs", "Resources"),
+    "skyward.specs.nodes": ("Executor", "Nodes", "NodesLike", "Worker"),
+    "skyward.specs.options": ("Console", "OptionFields", "Options", "Selection"),
+    "skyward.specs.resolve": (
+        "DEFAULT_GROUP",
+        "ComputeFields",
+        "GroupsLike",
+        "Resolved",
+        "resolve",
+        "resolve_groups",
+    ),
+    "skyward.specs.spec": ("Allocation", "Architecture", "Spec", "SpecFields"),
+    "skyward.values": ("FrozenMap",),
+}
+"""The names of each module."""
+
+
+if not TYPE_CHECKING:  # the type checkers would take every name for public
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        for home, names in _HOMES.items():
+            if name in names:
+                module = import_module(home)
+                # All of them at once: `resolve` is a module as well as a function.
+                globals().update({each: getattr(module, each) for each in names})
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

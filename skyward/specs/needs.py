@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from skyward.errors import SpecError
 from skyward.values import FrozenMap, Value, number, of_type
 
-__all__ = ["NOTHING", "Needs", "Resources", "capability_set", "resource_map"]
+__all__ = ["NOTHING", "Needs", "Resources", "capability_set", "held", "resource_map"]
 
 type Resources = Mapping[str, float]
 """Amounts by name, such as {"CPU": 4, "GPU": 1}. Names are the user's own; amounts may be fractions."""
 
 
-def resource_map(given: object, name: str = "resources") -> FrozenMap[str, float]:
-    """`given` as amounts by name, without zeros.
+def resource_map(given: object, name: str = "resources", *, zeros: bool = False) -> FrozenMap[str, float]:
+    """`given` as amounts by name, in the order of the names; without zeros unless they are kept.
 
     Raises:
         SpecError: it is no mapping of names to amounts.
@@ -22,8 +23,10 @@ def resource_map(given: object, name: str = "resources") -> FrozenMap[str, float
         raise SpecError(f"{name} must be amounts by name, as in `{name}={{'GPU': 1}}`, but got {given!r}.")
     for key, amount in given.items():
         of_type(key, f"a name in {name}", str, f"{name}={{'GPU': 1}}")
+        if not key.strip():
+            raise SpecError(f"{name} must name what it counts, as in `{name}={{'GPU': 1}}`, but it names {key!r}.")
         number(amount, f"{name}[{key!r}]", zero=True)
-    return FrozenMap({key: float(amount) for key, amount in sorted(given.items()) if amount})
+    return FrozenMap({key: float(amount) for key, amount in sorted(given.items()) if amount or zeros})
 
 
 def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
@@ -37,7 +40,16 @@ def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
     names = tuple(given)
     for each in names:
         of_type(each, f"an entry of {name}", str, f"{name}={{'gpu'}}")
-    return frozenset(each.lower() for each in names)
+        if not each.strip():
+            raise SpecError(f"{name} must hold names, as in `{name}={{'gpu'}}`, but it holds {each!r}.")
+    return frozenset(each.strip().lower() for each in names)
+
+
+def held(resources: Resources, capabilities: Iterable[str]) -> str:
+    """What a node has, for a sentence: "4 CPU, 1 GPU and can 'gpu'"."""
+    amounts = ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
+    able = ", ".join(map(repr, sorted(capabilities)))
+    return f"{amounts or 'no resources'}{f' and can {able}' if able else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,10 @@ class Needs(Value):
 
     resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, resources: Resources = ..., capabilities: Iterable[str] = ()) -> None: ...
 
     def __post_init__(self) -> None:
         if type(self.resources) is not FrozenMap:

@@ -1,10 +1,13 @@
 """How a pool behaves, whatever its nodes are like."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from skyward.specs.nodes import Worker
 from skyward.values import Value, choice, number, of_type, whole
+
+if TYPE_CHECKING:
+    from skyward.scaling.snapshot import Policy
 
 __all__ = ["Console", "OptionFields", "Options", "Selection"]
 
@@ -32,6 +35,11 @@ class OptionFields(TypedDict, total=False):
     logging: bool
     cluster: bool | None
     retry_on_interruption: int
+    policy: "str | Policy"
+    budget: float | None
+    max_nodes: int | None
+    upscaling_speed: float | None
+    max_concurrent_launches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,11 @@ class Options(Value):
         logging: whether Skyward logs.
         cluster: whether nodes form a cluster; False runs each on its own, without collections.
         retry_on_interruption: how often a task is queued again after its node was lost.
+        policy: what decides how many nodes there are: the name of a policy, such as "binpack", or an object like one.
+        budget: the most that the pool may cost, USD in all; its nodes are given back before it is passed.
+        max_nodes: the most nodes, over all groups; None for no limit but that of each group.
+        upscaling_speed: nodes that may be launched at a time, per node that runs; at least one may. None for no limit.
+        max_concurrent_launches: the most nodes that are asked for at a time.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -78,6 +91,11 @@ class Options(Value):
     logging: bool = True
     cluster: bool | None = True
     retry_on_interruption: int = 3
+    policy: "str | Policy" = "pressure"
+    budget: float | None = None
+    max_nodes: int | None = None
+    upscaling_speed: float | None = None
+    max_concurrent_launches: int = 100
 
     # Which fields were given: a knob given here and on Compute is an error even where the values are equal.
     _given: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -107,3 +125,18 @@ class Options(Value):
         if self.cluster is not None:
             of_type(self.cluster, "cluster", bool, "cluster=False")
         whole(self.retry_on_interruption, "retry_on_interruption", least=0)
+        _check_policy(self.policy)
+        for name in ("budget", "upscaling_speed"):
+            number(getattr(self, name), name, optional=True)
+        if self.max_nodes is not None:
+            whole(self.max_nodes, "max_nodes", least=1)
+        whole(self.max_concurrent_launches, "max_concurrent_launches", least=1)
+
+
+def _check_policy(policy: object) -> None:
+    """Check that `policy` is one, or the name of one. The policies are loaded for any but the default."""
+    if policy == "pressure":
+        return
+    from skyward.scaling.registry import find_policy
+
+    find_policy(policy)

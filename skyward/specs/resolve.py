@@ -1,20 +1,30 @@
-"""The arguments of `Compute`, made into specs and options."""
+"""The arguments of `Compute`, made into groups of nodes and options."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Final
 
-from skyward.errors import SpecError
+from skyward.errors import NoGroupFitsError, SpecError
+from skyward.specs.needs import Needs, held
 from skyward.specs.options import OptionFields, Options
 from skyward.specs.spec import Spec, SpecFields
-from skyward.values import closest
+from skyward.values import FrozenMap, closest
 
-__all__ = ["ComputeFields", "resolve"]
+__all__ = ["DEFAULT_GROUP", "ComputeFields", "GroupsLike", "Resolved", "resolve", "resolve_groups"]
+
+DEFAULT_GROUP: Final = "default"
+"""The group of a pool that names none."""
+
+type GroupsLike = Mapping[str, Spec | Sequence[Spec]]
+"""What is taken for groups: by name, what the nodes of each are like, or several alternatives for that."""
 
 
 class ComputeFields(SpecFields, OptionFields, total=False):
     """What `Compute` takes by keyword beside `name` and `options`."""
+
+    groups: GroupsLike
 
 
 _SPEC = frozenset(field.name for field in fields(Spec))
@@ -41,39 +51,135 @@ _MEANT = {
     "min": "nodes=sky.Nodes(min=2)",
     "max": "nodes=(2, 16)",
     "min_nodes": "nodes=sky.Nodes(min=2)",
-    "max_nodes": "nodes=(2, 16)",
 }
 """Names that users of other libraries try first, and what says the same here."""
 
 
-def resolve(
+@dataclass(frozen=True)
+class Resolved:
+    """What a pool is to be.
+
+    Attributes:
+        groups: by name, the specs that its nodes may be of. Several are alternatives: the nodes are all of one.
+        options: how the pool behaves.
+    """
+
+    groups: FrozenMap[str, tuple[Spec, ...]]
+    options: Options
+
+    def check_fits(self, needs: Needs, what: str) -> None:
+        """Check that an empty node of some group could hold `needs`.
+
+        Args:
+            needs: what is asked of one node.
+            what: who asks, as the start of a sentence: "`train(...)`".
+
+        Raises:
+            NoGroupFitsError: none ever could; says what each has.
+        """
+        if not needs or any(needs.fit(resources, able) for _, resources, able in self._held):
+            return
+        have = "; ".join(f"{whose} has {held(resources, able)}" for whose, resources, able in self._held)
+        raise NoGroupFitsError(
+            f"{what} asks for {needs}, which no node of this pool can ever have: {have}. Ask for less, or say what the "
+            "nodes have, as in `sky.Spec(resources={'GPU': 1}, capabilities={'gpu'})`."
+        )
+
+    @cached_property
+    def _held(self) -> list[tuple[str, FrozenMap[str, float], frozenset[str]]]:
+        """What a node of each spec has, and whose node it is."""
+        return [
+            ("a node" if name == DEFAULT_GROUP else f"a node of {name!r}", spec.node_resources, spec.node_capabilities)
+            for name, specs in self.groups.items()
+            for spec in specs
+        ]
+
+
+def resolve_groups(
     specs: Sequence[Spec], options: Options | None, given: Mapping[str, Any], name: str | None = None
-) -> tuple[tuple[Spec, ...], Options]:
-    """The specs and the options that the arguments of `Compute` mean.
+) -> Resolved:
+    """The groups and the options that the arguments of `Compute` mean.
 
     Args:
-        specs: positional arguments. None at all, with no field of a spec in `given`, is one local node.
+        specs: positional arguments: alternatives for the nodes of one group. None at all, with no field of a spec and
+            no groups in `given`, is one local node.
         options: the argument of that name.
-        given: the other keywords: fields of one `Spec`, and fields of `Options`.
+        given: the other keywords: groups, or fields of one `Spec`; and fields of `Options`.
         name: the name of the pool, which is only checked.
 
     Raises:
         SpecError: a keyword is unknown, specs are given in two ways, a knob is given twice, or a value is not allowed.
     """
     for keyword in given:
-        if keyword not in _SPEC and keyword not in _OPTIONS:
-            fix = f"write `{_MEANT[keyword]}`." if keyword in _MEANT else closest(keyword, _SPEC | _OPTIONS)
+        if keyword not in _SPEC and keyword not in _OPTIONS and keyword != "groups":
+            known = {*_SPEC, *_OPTIONS, "groups"}
+            fix = f"write `{_MEANT[keyword]}`." if keyword in _MEANT else closest(keyword, known)
             raise SpecError(f"Compute has no argument {keyword!r}; {fix}")
-    _check_name(name)
+    if name is not None:
+        _check_name(name, "name", "training")
     hardware = {keyword: value for keyword, value in given.items() if keyword in _SPEC}
     knobs = {keyword: value for keyword, value in given.items() if keyword in _OPTIONS}
-    return _specs(specs, hardware), _options(options, knobs)
+    if "groups" in given:
+        groups = _groups(given["groups"], specs, hardware)
+    else:
+        groups = FrozenMap({DEFAULT_GROUP: _specs(specs, hardware)})
+    resolved = Resolved(groups, _options(options, knobs))
+    _check_limits(resolved)
+    return resolved
 
 
-def _check_name(name: str | None) -> None:
-    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+def resolve(
+    specs: Sequence[Spec], options: Options | None, given: Mapping[str, Any], name: str | None = None
+) -> tuple[tuple[Spec, ...], Options]:
+    """The specs of the only group, and the options. See `resolve_groups`."""
+    resolved = resolve_groups(specs, options, given, name)
+    (only,) = resolved.groups.values()
+    return only, resolved.options
+
+
+def _check_name(name: object, what: str, example: str) -> None:
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise SpecError(
-            f"name must be letters, digits, '-', '_' and '.', at most 63 of them, such as 'training', but got {name!r}."
+            f"{what} must be letters, digits, '-', '_' and '.', at most 63 of them, such as {example!r}, "
+            f"but got {name!r}."
+        )
+
+
+def _groups(given: object, specs: Sequence[Spec], hardware: Mapping[str, Any]) -> FrozenMap[str, tuple[Spec, ...]]:
+    if specs or hardware:
+        what, each = (", ".join(hardware), "`sky.Spec(...)`") if hardware else ("specs", "group")
+        raise SpecError(f"Compute got groups and also {what}: put {what} inside each {each} of groups.")
+    if not isinstance(given, Mapping) or not given:
+        raise SpecError(
+            "groups must be specs by name, as in `groups={'cpu': sky.Spec(vcpus=4), 'gpu': sky.Spec(accelerator='T4')}`"
+            f", but got {given!r}."
+        )
+    return FrozenMap({name: _group(name, group) for name, group in given.items()})
+
+
+def _group(name: object, given: object) -> tuple[Spec, ...]:
+    _check_name(name, "a name in groups", "gpu")
+    specs = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for spec in specs:
+        if not isinstance(spec, Spec):
+            raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {spec!r}.")
+        if not spec.node_resources and not spec.node_capabilities:
+            raise SpecError(
+                f"groups[{name!r}] has no resources, so no task can ask for it: give its Spec `vcpus=`, "
+                "`accelerator=`, or `resources=` such as {'CPU': 4}."
+            )
+    if not specs:
+        raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {given!r}.")
+    return specs
+
+
+def _check_limits(resolved: Resolved) -> None:
+    most = resolved.options.max_nodes
+    fewest = sum(max(specs[0].nodes.min, specs[0].nodes.threshold) for specs in resolved.groups.values())
+    if most is not None and most < fewest:
+        raise SpecError(
+            f"max_nodes ({most}) must not be less than the {fewest} nodes that the pool starts with: raise max_nodes, "
+            "or lower `nodes`."
         )
 
 

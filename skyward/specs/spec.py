@@ -1,19 +1,23 @@
 """What the nodes of a pool are like."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from skyward.accelerators import Accelerator, parse_accelerator
 from skyward.errors import SpecError
 from skyward.specs.image import Image, Volume
+from skyward.specs.needs import capability_set, resource_map
 from skyward.specs.nodes import Nodes, NodesLike
-from skyward.values import Value, choice, number, of_type
+from skyward.values import FrozenMap, Value, choice, number, of_type
 
 __all__ = ["Allocation", "Architecture", "Spec", "SpecFields"]
 
 type Allocation = Literal["spot-if-available", "spot", "on-demand", "cheapest"]
 type Architecture = Literal["x86_64", "arm64"]
+
+_NO_GPUS = frozenset({"Gaudi", "Inferentia", "TPU", "Trainium"})
+"""Architectures of the catalogue that are no GPUs; tasks ask for them by these names."""
 
 
 class SpecFields(TypedDict, total=False):
@@ -33,6 +37,9 @@ class SpecFields(TypedDict, total=False):
     ttl: float
     volumes: Iterable[Volume]
     plugins: Iterable[object]
+    resources: Mapping[str, float]
+    capabilities: Iterable[str]
+    idle_timeout: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +61,9 @@ class Spec(Value):
         ttl: seconds that a node outlives its client.
         volumes: buckets to mount.
         plugins: what to add to the environment and around the tasks.
+        resources: what each node has for tasks that ask for it, beside what `node_resources` derives; 0 hides that.
+        capabilities: what each node can do, for tasks that ask for it, beside what `node_capabilities` derives.
+        idle_timeout: seconds without a task before one of these nodes may go; None for `autoscale_idle_timeout`.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -73,6 +83,9 @@ class Spec(Value):
     ttl: float = 600
     volumes: tuple[Volume, ...] = ()
     plugins: tuple[object, ...] = ()
+    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    capabilities: frozenset[str] = frozenset()
+    idle_timeout: float | None = None
 
     if TYPE_CHECKING:
 
@@ -98,10 +111,13 @@ class Spec(Value):
         if self.region is not None:
             of_type(self.region, "region", str, "region='us-east-1'")
         number(self.ttl, "ttl", zero=True)
+        number(self.idle_timeout, "idle_timeout", zero=True, optional=True)
         self._set(
             nodes=Nodes.of(self.nodes),
             volumes=_listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')"),
             plugins=_listed(self.plugins, "plugins", "sky.plugins.torch()"),
+            resources=resource_map(self.resources, zeros=True),
+            capabilities=capability_set(self.capabilities),
         )
         for volume in self.volumes:
             of_type(volume, "volumes", Volume, "volumes=[sky.Volume('bucket', '/data')]")
@@ -109,6 +125,33 @@ class Spec(Value):
         for mount in mounts:
             if mounts.count(mount) > 1:
                 raise SpecError(f"volumes mount two buckets at {mount!r}: give each a mount of its own.")
+
+    @property
+    def node_resources(self) -> FrozenMap[str, float]:
+        """What each node has: `resources`, and what the other fields say of "CPU", "memory" (GB) and accelerators.
+
+        Accelerators count as "GPU" and by their name; those that are no GPUs by their kind, such as "TPU".
+        """
+        derived: dict[str, float] = {}
+        if self.vcpus is not None:
+            derived["CPU"] = self.vcpus
+        if self.memory_gb is not None:
+            derived["memory"] = self.memory_gb
+        if self.accelerator is not None:
+            derived |= dict.fromkeys(_called(self.accelerator), self.accelerator.count)
+        return resource_map({**derived, **self.resources})
+
+    @property
+    def node_capabilities(self) -> frozenset[str]:
+        """What each node can do: `capabilities`, and the accelerators' kind and name, such as "gpu" and "a100"."""
+        derived = () if self.accelerator is None else _called(self.accelerator)
+        return self.capabilities | capability_set(derived)
+
+
+def _called(accelerator: Accelerator) -> tuple[str, str]:
+    """What tasks ask for it by: its kind and its name."""
+    architecture = accelerator.metadata.get("architecture") if accelerator.metadata else None
+    return architecture if architecture in _NO_GPUS else "GPU", accelerator.name
 
 
 def _listed(value: object, name: str, example: str) -> tuple[object, ...]:

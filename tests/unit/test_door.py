@@ -38,6 +38,12 @@ def test_every_error_is_public() -> None:
     assert set(errors.__all__) <= set(skyward.__all__)
 
 
+def test_a_call_knows_what_it_needs_and_nothing_of_pools() -> None:
+    """A node loads these at every start."""
+    code = "import skyward.function, sys; print([name for name in sys.modules if name.startswith('skyward.specs.')])"
+    assert python(code) == ["skyward.specs.needs"]
+
+
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match=r"^module 'skyward' has no attribute 'nothing'$"):
         _ = skyward.nothing  # type: ignore[attr-defined]
@@ -57,7 +63,9 @@ def test_the_decorator_is_not_hidden_by_its_module(first: str) -> None:
     assert python(code) == ["function", True]
 
 
-@pytest.mark.parametrize("module", ["accelerators", "specs", "instance", "output", "sharding", "function", "pending"])
+@pytest.mark.parametrize(
+    "module", ["accelerators", "specs", "instance", "output", "sharding", "function", "pending", "requests"]
+)
 def test_each_room_loads_on_its_own(module: str) -> None:
     assert (
         python(f"import skyward.{module}, sys; print(int('asyncio' in sys.modules or 'IPython' in sys.modules))") == 0

@@ -16,6 +16,7 @@ import pytest
 import skyward
 from skyward import SpecError
 from skyward.function import find_decorated
+from skyward.specs.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 
@@ -39,6 +40,10 @@ class Model:
     def fixed(number: int) -> int:
         return number
 
+    @skyward.function(resources={"GPU": 1}, capabilities={"gpu"})
+    def heavy(self, number: int) -> int:
+        return self.factor * number
+
     @classmethod
     @skyward.function
     def made(cls, number: int) -> str:
@@ -52,6 +57,75 @@ def test_bare_and_with_timeout() -> None:
     assert skyward.function(area, timeout=2)(1).timeout == 2
     again: Any = skyward.function(area)
     assert again.fn is area.fn
+
+
+def test_needs() -> None:
+    assert area(2).needs is NOTHING
+    assert skyward.function(area.fn, resources={}, capabilities=())(1).needs is NOTHING
+    both = skyward.function(timeout=4, resources={"GPU": 1, "CPU": 2.5}, capabilities=["GPU"])(area.fn)
+    assert both.needs == both(1).needs == Needs({"CPU": 2.5, "GPU": 1}, {"gpu"})
+    assert both(1).timeout == 4
+    assert skyward.function(area.fn, resources={"GPU": 1})(1).needs == Needs({"GPU": 1})
+    assert skyward.function(capabilities={"gpu"})(area.fn)(1).needs == Needs({}, {"gpu"})
+
+
+def test_needs_of_methods_groups_and_decorators_around() -> None:
+    model, wanted = Model(3), Needs({"GPU": 1}, {"gpu"})
+    assert model.heavy(2).needs == Model.heavy(model, 2).needs == wanted
+    assert [call.needs for call in model.heavy(2) & model.scale(2)] == [wanted, NOTHING]
+    assert [call.needs for call in skyward.gather(model.heavy(1), model.scale(2))] == [wanted, NOTHING]
+    assert skyward.silent(skyward.function(resources={"GPU": 2})(area.fn))(1).needs == Needs({"GPU": 2})
+
+
+def test_needs_travel() -> None:
+    @skyward.function(resources={"GPU": 1})
+    def local(number: int) -> int:
+        return number
+
+    assert cloudpickle.loads(cloudpickle.dumps(local))(1).needs == Needs({"GPU": 1})
+    copy = cloudpickle.loads(cloudpickle.dumps(Model(3).heavy(2)))
+    assert (copy.needs, copy.local()) == (Needs({"GPU": 1}, {"gpu"}), 6)
+
+
+def test_with_resources_changes_a_copy() -> None:
+    pending = Model(3).heavy(2).with_timeout(3)
+    more = pending.with_resources(GPU=2, memory=16)
+    assert more.needs == Needs({"GPU": 2, "memory": 16}, {"gpu"})
+    assert (more.timeout, more.args, pending.needs) == (3, pending.args, Needs({"GPU": 1}, {"gpu"}))
+    assert more.with_resources(GPU=0, memory=0).needs == Needs({}, {"gpu"})
+    with pytest.raises(SpecError, match=r"^resources\['GPU'\] must be a number of at least 0, but got -1.$"):
+        pending.with_resources(GPU=-1)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"resources": ["GPU"]}, "resources must be amounts by name, as in `resources={'GPU': 1}`, but got ['GPU']."),
+        ({"resources": {"GPU": "1"}}, "resources['GPU'] must be a number of at least 0, but got '1'."),
+        ({"resources": {"GPU": -1}}, "resources['GPU'] must be a number of at least 0, but got -1."),
+        ({"resources": {"GPU": math.inf}}, "resources['GPU'] must be a number of at least 0, but got inf."),
+        ({"resources": {1: 1}}, "a name in resources must be str, as in `resources={'GPU': 1}`, but got 1."),
+        (
+            {"resources": {" ": 1}},
+            "resources must name what it counts, as in `resources={'GPU': 1}`, but it names ' '.",
+        ),
+        (
+            {"capabilities": "gpu"},
+            "capabilities must be a set of names, as in `capabilities={'gpu'}`, but got 'gpu'.",
+        ),
+        (
+            {"capabilities": {3}},
+            "an entry of capabilities must be str, as in `capabilities={'gpu'}`, but got 3.",
+        ),
+        (
+            {"capabilities": [""]},
+            "capabilities must hold names, as in `capabilities={'gpu'}`, but it holds ''.",
+        ),
+    ],
+)
+def test_needs_refused(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
+        skyward.function(**given)
 
 
 def test_metadata() -> None:
@@ -130,7 +204,11 @@ def plain(owner: Any) -> None: ...
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "a number": (3, "`@sky.function` decorates a function, but got 3; it takes `timeout=` by keyword."),
+    "a number": (
+        3,
+        "`@sky.function` decorates a function, but got 3; it takes `timeout=`, `resources=` and `capabilities=` by "
+        "keyword.",
+    ),
     "async": (
         fetch,
         "`fetch` is `async`, and a node runs plain functions: make it a plain `def` that calls `asyncio.run(...)`.",

@@ -2,14 +2,27 @@
 
 import re
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
-from skyward import Nodes, Options, Spec, SpecError, Worker
-from skyward.specs import ComputeFields, OptionFields, SpecFields, resolve
+from skyward import Nodes, NoGroupFitsError, Options, Spec, SpecError, Worker
+from skyward.specs import ComputeFields, Needs, OptionFields, Resolved, SpecFields, resolve_groups
 
 pytestmark = pytest.mark.unit
+
+CPU, GPU = Spec(nodes=(0, 4), vcpus=4), Spec(nodes=(1, 2), accelerator="T4")
+
+
+def resolve(*args: Any) -> tuple[tuple[Spec, ...], Options]:
+    """The specs of the one group that there is, and the options."""
+    resolved = resolve_groups(*args)
+    assert list(resolved.groups) == ["default"]
+    return resolved.groups["default"], resolved.options
+
+
+def with_groups(groups: Any, **given: Any) -> Resolved:
+    return resolve_groups((), None, {"groups": groups, **given})
 
 
 def test_nothing_is_one_default_spec() -> None:
@@ -28,7 +41,7 @@ def test_specs_by_position_and_knobs_beside() -> None:
 
 
 def test_options_and_other_knobs_are_joined() -> None:
-    _, options = resolve((), Options(cluster=False), {"worker": Worker(2)}, name="training")
+    _, options = resolve((), Options(cluster=False), {"worker": Worker(2)}, "training")
     assert options == Options(cluster=False, worker=Worker(2))
 
 
@@ -76,7 +89,7 @@ def test_refused(specs: Any, options: Any, given: dict[str, Any], name: str | No
 
 def test_options_by_position() -> None:
     with pytest.raises(SpecError, match=r"write `options=\.\.\.`"):
-        resolve((Options(),), None, {})  # type: ignore[arg-type]
+        resolve((Options(),), None, {})
 
 
 def test_unknown_argument_without_a_close_one() -> None:
@@ -85,6 +98,120 @@ def test_unknown_argument_without_a_close_one() -> None:
 
 
 def test_typed_keywords_are_the_fields() -> None:
-    assert get_type_hints(SpecFields).keys() == {field.name for field in fields(Spec)}
-    assert get_type_hints(OptionFields).keys() == {field.name for field in fields(Options) if field.init}
-    assert ComputeFields.__optional_keys__ == SpecFields.__optional_keys__ | OptionFields.__optional_keys__
+    assert SpecFields.__optional_keys__ == {field.name for field in fields(Spec)}
+    assert OptionFields.__optional_keys__ == {field.name for field in fields(Options) if field.init}
+    both = SpecFields.__optional_keys__ | OptionFields.__optional_keys__
+    assert ComputeFields.__optional_keys__ == both | {"groups"}
+
+
+# Groups.
+
+
+def test_groups_keep_their_order_and_their_alternatives() -> None:
+    resolved = with_groups({"gpu": [GPU, Spec(accelerator="L4")], "cpu": CPU}, budget=5)
+    assert dict(resolved.groups) == {"gpu": (GPU, Spec(accelerator="L4")), "cpu": (CPU,)}
+    assert list(resolved.groups) == ["gpu", "cpu"]
+    assert resolved.options == Options(budget=5)
+
+
+def test_a_group_may_have_capabilities_only() -> None:
+    spec = Spec(capabilities={"fast"})
+    assert with_groups({"fast": spec}).groups["fast"] == (spec,)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (
+            {},
+            "groups must be specs by name, as in `groups={'cpu': sky.Spec(vcpus=4), "
+            "'gpu': sky.Spec(accelerator='T4')}`, but got {}.",
+        ),
+        (
+            3,
+            "groups must be specs by name, as in `groups={'cpu': sky.Spec(vcpus=4), "
+            "'gpu': sky.Spec(accelerator='T4')}`, but got 3.",
+        ),
+        (
+            {"my gpu": GPU},
+            "a name in groups must be letters, digits, '-', '_' and '.', at most 63 of them, such as 'gpu', "
+            "but got 'my gpu'.",
+        ),
+        (
+            {3: GPU},
+            "a name in groups must be letters, digits, '-', '_' and '.', at most 63 of them, such as 'gpu', but got 3.",
+        ),
+        ({"gpu": "T4"}, "groups['gpu'] must be `sky.Spec(...)`, or a list of them, but got 'T4'."),
+        ({"gpu": [GPU, 3]}, "groups['gpu'] must be `sky.Spec(...)`, or a list of them, but got 3."),
+        ({"gpu": []}, "groups['gpu'] must be `sky.Spec(...)`, or a list of them, but got []."),
+        (
+            {"cpu": CPU, "other": Spec(nodes=2)},
+            "groups['other'] has no resources, so no task can ask for it: give its Spec `vcpus=`, `accelerator=`, or "
+            "`resources=` such as {'CPU': 4}.",
+        ),
+    ],
+)
+def test_groups_refused(groups: Any, expected: str) -> None:
+    with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
+        with_groups(groups)
+
+
+def test_groups_and_specs_exclude_each_other() -> None:
+    expected = "Compute got groups and also specs: put specs inside each group of groups."
+    with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
+        resolve_groups((CPU,), None, {"groups": {"cpu": CPU}})
+    expected = "Compute got groups and also nodes, region: put nodes, region inside each `sky.Spec(...)` of groups."
+    with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
+        with_groups({"cpu": CPU}, nodes=2, region="x")
+
+
+@pytest.mark.parametrize(
+    ("given", "fewest"),
+    [
+        ({"nodes": 3}, 3),
+        ({"nodes": Nodes(1, 8, desired=3)}, 3),
+        ({"groups": {"cpu": Spec(nodes=(1, 4), vcpus=1), "gpu": Spec(nodes=2, accelerator="T4")}}, 3),
+    ],
+)
+def test_the_pool_starts_within_its_limit(given: dict[str, Any], fewest: int) -> None:
+    assert resolve_groups((), None, {**given, "max_nodes": fewest}).options.max_nodes == fewest
+    expected = (
+        f"max_nodes (2) must not be less than the {fewest} nodes that the pool starts with: raise max_nodes, or lower "
+        "`nodes`."
+    )
+    with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
+        resolve_groups((), None, {**given, "max_nodes": 2})
+
+
+# What no group can hold.
+
+
+@pytest.mark.parametrize(
+    ("needs", "fits"),
+    [
+        (Needs(), True),
+        (Needs({"CPU": 4}), True),
+        (Needs({"GPU": 1}, {"gpu", "t4"}), True),
+        (Needs({"L4": 1}), True),
+        (Needs({"CPU": 4.5}), False),
+        (Needs({"CPU": 1, "GPU": 1}), False),
+        (Needs({}, {"gpu", "highmem"}), False),
+    ],
+)
+def test_whether_some_group_fits(needs: Needs, fits: bool) -> None:
+    resolved = with_groups({"cpu": CPU, "gpu": [GPU, Spec(accelerator="L4")]})
+    if fits:
+        resolved.check_fits(needs, "`train(...)`")
+        return
+    expected = (
+        f"`train(...)` asks for {needs}, which no node of this pool can ever have: a node of 'cpu' has 4 CPU; "
+        "a node of 'gpu' has 1 GPU, 1 T4 and can 'gpu', 't4'; a node of 'gpu' has 1 GPU, 1 L4 and can 'gpu', 'l4'. "
+        "Ask for less, or say what the nodes have, as in `sky.Spec(resources={'GPU': 1}, capabilities={'gpu'})`."
+    )
+    with pytest.raises(NoGroupFitsError, match=f"^{re.escape(expected)}$"):
+        resolved.check_fits(needs, "`train(...)`")
+
+
+def test_a_pool_without_groups_says_what_its_nodes_have() -> None:
+    with pytest.raises(NoGroupFitsError, match="can ever have: a node has no resources. Ask for less"):
+        resolve_groups((), None, {}).check_fits(Needs({"GPU": 1}), "`f()`")

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skyward import Image, Nodes, Options, PipIndex, Spec, SpecError, Volume, Worker, accelerators
+from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.specs import FrozenMap
 
 pytestmark = pytest.mark.unit
@@ -150,6 +151,32 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         "console must be one of 'rich', 'minimal', 'log', 'silent', but got 'loud'.",
     ),
     "cluster": (Options, {"cluster": "no"}, "cluster must be bool, as in `cluster=False`, but got 'no'."),
+    "policy": (Options, {"policy": "presure"}, "There is no scaling policy 'presure'; did you mean 'pressure'?"),
+    "policy of no kind": (
+        Options,
+        {"policy": 3},
+        "The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
+        "`decide(snapshot)`, but 3 has no 'name'.",
+    ),
+    "budget": (Options, {"budget": 0}, "budget must be a positive number, or None, but got 0."),
+    "max nodes": (Options, {"max_nodes": 0}, "max_nodes must be a whole number of at least 1, but got 0."),
+    "speed": (
+        Options,
+        {"upscaling_speed": -0.5},
+        "upscaling_speed must be a positive number, or None, but got -0.5.",
+    ),
+    "launches": (
+        Options,
+        {"max_concurrent_launches": 0},
+        "max_concurrent_launches must be a whole number of at least 1, but got 0.",
+    ),
+    "idle": (Spec, {"idle_timeout": -1}, "idle_timeout must be a number of at least 0, or None, but got -1."),
+    "resources": (Spec, {"resources": {"GPU": -1}}, "resources['GPU'] must be a number of at least 0, but got -1."),
+    "capabilities": (
+        Spec,
+        {"capabilities": "gpu"},
+        "capabilities must be a set of names, as in `capabilities={'gpu'}`, but got 'gpu'.",
+    ),
     "pip": (Image, {"pip": "torch"}, "pip must be a list, but got the text 'torch'; write `pip=['torch']`."),
     "pip number": (
         Image,
@@ -241,8 +268,9 @@ def test_refused(case: str) -> None:
 
 
 def test_values_by_position() -> None:
+    make: Any = Spec  # what mypy says of it depends on whether Spec comes from its cache
     with pytest.raises(SpecError, match=r"^Spec got too many values by position; name its fields: provider, "):
-        Spec(3)  # type: ignore[call-arg]
+        make(3)
 
 
 @pytest.mark.parametrize(
@@ -264,9 +292,23 @@ def test_defaults_of_the_specification() -> None:
     assert (options.autoscale_cooldown, options.autoscale_idle_timeout, options.reconcile_tick_interval) == (30, 60, 15)
     assert (options.retry_on_interruption, options.default_compute_timeout, options.shutdown_timeout) == (3, 300, 120)
     assert (options.selection, options.cluster, options.worker) == ("cheapest", True, Worker())
+    assert (options.policy, options.budget, options.max_nodes) == ("pressure", None, None)
+    assert (options.upscaling_speed, options.max_concurrent_launches) == (None, 100)
     assert (spec.nodes, spec.allocation, spec.ttl, spec.provider) == (Nodes(1), "spot-if-available", 600, None)
     assert (Worker().concurrency, Worker().resolved_executor) == (1, "thread")
     assert Worker(executor="process").resolved_executor == "process"
+
+
+def test_a_policy_is_a_name_or_an_object() -> None:
+    class Own:
+        name, interval = "own", None
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            return Decision(snapshot.desired, "as it is")
+
+    own = Own()
+    assert Options(policy=own).policy is own
+    assert Options(policy="no").policy == "no"
 
 
 def test_none_is_the_default_worker() -> None:
@@ -288,7 +330,7 @@ def test_spec_reads_short_forms() -> None:
         Options(cluster=False),
         Image(pip=["a"], env={"A": "1"}, pip_indexes=[PipIndex("https://host", ["a"])]),
         Volume("b", "/d"),
-        Spec(nodes=2, accelerator="T4", image=Image(env={"A": "1"})),
+        Spec(nodes=2, accelerator="T4", image=Image(env={"A": "1"}), resources={"slots": 2}, capabilities={"fast"}),
         FrozenMap({"a": 1}),
     ],
     ids=lambda value: type(value).__name__,
@@ -331,5 +373,5 @@ def test_auto_python_is_ours() -> None:
 def test_fields_are_those_of_the_reference() -> None:
     assert [field.name for field in fields(Spec)] == [
         "provider", "accelerator", "nodes", "vcpus", "memory_gb", "disk_gb", "architecture", "allocation", "image",
-        "region", "max_hourly_cost", "ttl", "volumes", "plugins",
+        "region", "max_hourly_cost", "ttl", "volumes", "plugins", "resources", "capabilities", "idle_timeout",
     ]  # fmt: skip

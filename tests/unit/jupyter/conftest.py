@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from skyward.errors import TaskCancelledError
 from skyward.pending import PendingFunction
-from skyward.specs import Nodes, NodesLike, resolve
+from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.target import current_pool
 from skyward_jupyter.magics import SkyMagics
 from skyward_jupyter.option_table import POOL_LABELS
@@ -66,8 +66,9 @@ class FakeCompute:
     fail: Exception | None = None
 
     def __init__(self, *, name: str, **fields: Any) -> None:
-        specs, self.options = resolve((), None, fields, name)
-        self.spec = specs[0]
+        resolved = resolve_groups((), None, fields, name)
+        self.options = resolved.options
+        self.spec = resolved.groups["default"][0]
         self.name = name
         self.fields = fields
         self.nodes = self.spec.nodes

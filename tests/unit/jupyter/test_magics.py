@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
-from skyward.specs import Nodes
+from skyward.specs import Needs, Nodes
 from skyward.target import current_pool
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
 from skyward_jupyter.running import NO_LIMIT
@@ -186,6 +186,17 @@ def test_a_pool_that_does_not_open_says_why(notebook: Notebook, compute: Pools) 
 def test_an_empty_cell(notebook: Notebook) -> None:
     text = "UsageError: The cell is empty: write the code that is to run on the nodes below the line with %%sky."
     assert notebook("%%sky\n   \n# only a comment\n").shown_error == text
+
+
+def test_a_cell_asks_for_what_it_needs(notebook: Notebook, compute: Pools) -> None:
+    notebook("%%sky --resources CPU=4 --timeout 5m\n1")
+    notebook("xs = [1, 2]")
+    notebook("%%sky --capabilities gpu --map xs\nxs")
+    asked = [(pending.needs, pending.timeout) for pending, _ in compute.made[0].sent]
+    assert asked == [(Needs({"CPU": 4}), 300), *[(Needs({}, {"gpu"}), NO_LIMIT)] * 2]
+    assert notebook("%%sky --dry-run --resources GPU=1\n1").out == (
+        "It would run on pool 'default', which is open. It would ask for 1 GPU. Nothing was sent.\n"
+    )
 
 
 def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from skyward.accelerators import parse_accelerator
 from skyward.errors import UsageError
-from skyward.specs import Image, Nodes, Worker
+from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, explain
 from skyward_jupyter.options import CellOptions, parse_cell, parse_words, split_line
@@ -37,6 +37,8 @@ def test_nothing_given_is_the_defaults() -> None:
         ("--allocation on-demand", {"allocation": "on-demand"}),
         ("--region eu-west-1", {"region": "eu-west-1"}),
         ("--max-cost 2.50", {"max_hourly_cost": 2.5}),
+        ("--budget 20", {"budget": 20}),
+        ("--policy pressure", {"policy": "pressure"}),
         ("--ttl 10m", {"ttl": 600}),
         ("--ttl 0", {"ttl": 0}),
         ("--pip numpy,torch --pip pandas", {"image": Image(pip=["numpy", "torch", "pandas"])}),
@@ -65,6 +67,9 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--on 3", "on", 3),
         ("--on 0", "on", 0),
         ("--map xs", "map", "xs"),
+        ("--resources CPU=4,GPU=0.5", "resources", {"CPU": 4, "GPU": 0.5}),
+        ("--resources ' GPU = 1 '", "resources", {"GPU": 1}),
+        ("--capabilities gpu,HighMem", "capabilities", {"gpu", "highmem"}),
         ("--noblock", "noblock", True),
         ("--timeout 90", "timeout", 90.0),
         ("--timeout 90s", "timeout", 90.0),
@@ -124,6 +129,21 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--allocation free", "--allocation takes spot-if-available, spot, on-demand or cheapest, but got 'free'."),
         ("--region ''", "--region takes a region, but got ''."),
         ("--max-cost cheap", "--max-cost takes USD per node and hour, such as 2.50, but got 'cheap'."),
+        ("--budget 0", "--budget takes USD in all, such as 20, but got '0'."),
+        ("--resources GPU", "--resources takes amounts, such as CPU=4,GPU=1, but got 'GPU'."),
+        ("--resources GPU=0", "--resources takes amounts, such as CPU=4,GPU=1, but got 'GPU=0'."),
+        ("--resources GPU=1,GPU=2", "--resources takes amounts, such as CPU=4,GPU=1, but got 'GPU=1,GPU=2'."),
+        ("--resources ,", "--resources takes amounts, such as CPU=4,GPU=1, but got ','."),
+        ("--resources CPU=1 --resources GPU=1", "--resources is given 2 times: keep one of them."),
+        ("--capabilities ,", "--capabilities takes names, such as gpu,highmem, but got ','."),
+        (
+            "--resources GPU=1 --on all",
+            "--resources asks for any node that fits, so it does not go with --on: leave one out.",
+        ),
+        (
+            "--capabilities gpu --on 2",
+            "--capabilities asks for any node that fits, so it does not go with --on: leave one out.",
+        ),
         ("--ttl soon", "--ttl takes a duration, such as 600, 10m or 1h, but got 'soon'."),
         ("--env HOME", "--env takes NAME=VALUE, but got 'HOME'."),
         ("--env 1A=secret", "--env takes NAME=VALUE, but got '1A'."),
@@ -160,7 +180,12 @@ def test_mistakes(line: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("line", ["--gpu Z9000", "--provider nowhere", "--python 2.7"])
+def test_what_a_cell_needs() -> None:
+    assert parse_cell("").needs == NOTHING
+    assert parse_cell("--resources GPU=1 --capabilities gpu --map xs").needs == Needs({"GPU": 1}, {"gpu"})
+
+
+@pytest.mark.parametrize("line", ["--gpu Z9000", "--provider nowhere", "--python 2.7", "--policy presure"])
 def test_mistakes_that_others_know_name_the_option(line: str) -> None:
     with pytest.raises(UsageError, match=f"^{line}: "):
         parse_cell(line)

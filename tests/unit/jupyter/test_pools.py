@@ -49,6 +49,13 @@ def test_other_hardware_names_what_differs_and_says_how_to_replace_it(pools: Poo
     )
 
 
+def test_options_of_the_pool_are_compared_too(pools: PoolManager) -> None:
+    pools.get_or_open("p", {"budget": 20.0})
+    pools.check("p", {"budget": 20.0, "policy": "pressure"})
+    with pytest.raises(SpecError, match="^Pool 'p' has --budget 20, not 5: close it with `%sky down p`"):
+        pools.check("p", {"budget": 5.0})
+
+
 def test_the_local_provider_is_the_one_of_a_pool_that_named_none(pools: PoolManager) -> None:
     from skyward_providers.local import Local
 

@@ -1,0 +1,74 @@
+"""What a task asks of a node, what nodes have, and whether the two fit."""
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward import Spec, accelerators
+from skyward.specs.needs import NOTHING, Needs, held
+
+pytestmark = pytest.mark.unit
+
+AMOUNTS = st.dictionaries(st.sampled_from(["CPU", "GPU", "memory"]), st.integers(0, 8).map(lambda tenths: tenths / 10))
+NAMES = st.sets(st.sampled_from(["gpu", "highmem", "fast"]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "resources", "capabilities"),
+    [
+        ({}, {}, set()),
+        ({"vcpus": 4, "memory_gb": 16}, {"CPU": 4, "memory": 16}, set()),
+        ({"accelerator": "A100:4"}, {"GPU": 4, "A100": 4}, {"gpu", "a100"}),
+        ({"accelerator": accelerators.L4(count=0.25)}, {"GPU": 0.25, "L4": 0.25}, {"gpu", "l4"}),
+        ({"accelerator": accelerators.Custom("Z1")}, {"GPU": 1, "Z1": 1}, {"gpu", "z1"}),
+        ({"accelerator": "TPUv5e:4"}, {"TPU": 4, "TPUv5e": 4}, {"tpu", "tpuv5e"}),
+        ({"accelerator": "Gaudi"}, {"Gaudi": 1}, {"gaudi"}),
+        ({"vcpus": 4, "resources": {"CPU": 3, "licence": 2}}, {"CPU": 3, "licence": 2}, set()),
+        ({"accelerator": "T4", "resources": {"GPU": 0}}, {"T4": 1}, {"gpu", "t4"}),
+        ({"accelerator": "T4", "capabilities": {"HighMem"}}, {"GPU": 1, "T4": 1}, {"gpu", "t4", "highmem"}),
+    ],
+)
+def test_what_nodes_have(fields: dict[str, Any], resources: dict[str, float], capabilities: set[str]) -> None:
+    spec = Spec(**fields)
+    assert spec.node_resources == resources
+    assert spec.node_capabilities == capabilities
+
+
+def test_nothing_is_false_and_fits_everywhere() -> None:
+    assert not NOTHING
+    assert Needs({"GPU": 0}) == NOTHING == Needs({}, [])
+    assert NOTHING.fit({}, frozenset())
+    assert Needs({"GPU": 1})
+    assert Needs({}, {"gpu"})
+
+
+def test_texts() -> None:
+    assert str(Needs({"GPU": 1, "CPU": 0.5}, {"gpu"})) == "0.5 CPU and 1 GPU and a node that can 'gpu'"
+    assert str(NOTHING) == "a slot"
+    assert held({"GPU": 1, "CPU": 4}, {"t4", "gpu"}) == "4 CPU, 1 GPU and can 'gpu', 't4'"
+    assert held({}, ()) == "no resources"
+
+
+@given(AMOUNTS, NAMES)
+def test_equal_needs_are_one_shape(amounts: dict[str, float], names: set[str]) -> None:
+    needs = Needs(amounts, {name.upper() for name in names})
+    again = Needs(dict(reversed(amounts.items())), [*names, *names])
+    assert needs == again == pickle.loads(pickle.dumps(needs))
+    assert hash(needs) == hash(again) == hash(pickle.loads(pickle.dumps(needs)))
+
+
+@given(AMOUNTS, NAMES, AMOUNTS, NAMES)
+def test_fit(wanted: dict[str, float], names: set[str], free: dict[str, float], able: set[str]) -> None:
+    enough = all(amount <= free.get(name, 0) for name, amount in wanted.items())
+    assert Needs(wanted, names).fit(free, frozenset(able)) is (enough and names <= able)
+
+
+def test_ten_tenths_are_one() -> None:
+    free = 1.0
+    for _ in range(10):
+        assert Needs({"GPU": 0.1}).fit({"GPU": free}, frozenset())
+        free -= 0.1
+    assert not Needs({"GPU": 0.1}).fit({"GPU": free}, frozenset())
