@@ -1,0 +1,209 @@
+"""A simulated cloud: machines that take time to come, cost money while they are there, and fail in every way.
+
+Launching is idempotent by the number of the machine, and terminating is final: a machine whose end was asked for before
+it came does not come.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal
+
+from skyward.control.machine_messages import Allocated, Failed, Gone, Joined, Lost, Refused, Request
+from skyward.simulator.clock import Clock
+from skyward.simulator.faults import Faults
+from skyward.simulator.workload import Spread
+
+__all__ = ["Cloud", "CloudMachine"]
+
+type Answer = Allocated | Refused | Joined | Failed | Lost | Gone
+
+HOUR = 3600.0
+API_SECONDS = Spread(1.0, 0.7)
+"""What a call to the cloud takes, each way."""
+
+NOTICED = 1.0
+"""Seconds until a death that is not silent is known: a connection is reset, or the cloud sends a notice."""
+
+
+@dataclass(slots=True, eq=False)
+class CloudMachine:
+    """One machine that is there, or was.
+
+    Attributes:
+        up_at: when it can be a node at the earliest.
+        until: when it ended; None while it is there.
+        price: USD an hour, from `since` to `until`.
+    """
+
+    id: int
+    group: str
+    since: float
+    up_at: float
+    price: float
+    until: float | None = None
+    installing: bool = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is there, and costs."""
+        return self.until is None
+
+    def cost(self, now: float) -> float:
+        """USD until `now`."""
+        return ((now if self.until is None else self.until) - self.since) * self.price / HOUR
+
+
+@dataclass
+class Cloud:
+    """The machines by number.
+
+    Attributes:
+        tell: gives an answer to the control plane.
+        ended: called when a machine ends, whether anybody is told or not.
+        alive: how many there are.
+    """
+
+    clock: Clock
+    faults: Faults
+    boot: Spread
+    random: Random
+    tell: Callable[[Answer], None]
+    ended: Callable[[CloudMachine, Literal["died", "terminated"]], None]
+    machines: dict[int, CloudMachine] = field(default_factory=dict)
+    alive: int = 0
+    launched: int = 0
+    died: int = 0
+    _tombs: set[int] = field(default_factory=set)
+    _short_until: float = 0.0
+
+    def open(self) -> None:
+        """Let time bring what it brings to all machines at once."""
+        self._again(self.faults.storms, self._storm)
+        self._again(self.faults.shortages, self._shortage)
+
+    # What is asked of it.
+
+    def request(self, request: Request) -> None:
+        """Launch machines, a call's time from now."""
+        self.clock.after(API_SECONDS.draw(self.random), self._launch, request)
+
+    def install(self, machine: int) -> None:
+        """Make a machine a node: `Joined` when it is up, `Failed` where it does not come up."""
+        found = self.machines.get(machine)
+        if found is not None and not found.installing:
+            found.installing = True
+            fails = self._happens(self.faults.boot_failures)
+            self.clock.at(found.up_at, self._boot_ended, found, fails)
+
+    def terminate(self, machine: int) -> None:
+        """End a machine, or see to it that it never comes; `Gone` when that is so."""
+        if not self._happens(self.faults.lost_terminates):
+            self.clock.after(API_SECONDS.draw(self.random), self._terminate, machine)
+
+    def end_faults(self) -> None:
+        """From now on nothing goes wrong any more."""
+        self.faults = Faults()
+        self._short_until = 0.0
+
+    # What it does.
+
+    def _launch(self, request: Request) -> None:
+        faults, carried_out = self.faults, True
+        failed = self._happens(faults.api_errors)
+        if failed:
+            carried_out = self._happens(faults.phantoms)
+        refused: list[int] = []
+        came: list[int] = []
+        for number in request.machines if carried_out else ():
+            known = self.machines.get(number)
+            if known is not None and known.alive:
+                came.append(number)
+            elif known is not None or number in self._tombs or not self._has_one():
+                refused.append(number)
+            else:
+                self._start(number, request)
+                came.append(number)
+        if failed:
+            self._answer(Refused(request.machines, "the cloud answered 500 Internal Server Error"))
+        elif not self._happens(faults.lost_replies):
+            for number in came:
+                self._answer(Allocated(number))
+            if refused:
+                self._answer(Refused(tuple(refused), "the cloud has no such machine left"))
+
+    def _has_one(self) -> bool:
+        quota = self.faults.quota
+        if self.clock.now < self._short_until or (quota is not None and self.alive >= quota):
+            return False
+        return not self._happens(self.faults.partial)
+
+    def _start(self, number: int, request: Request) -> None:
+        now = self.clock.now
+        boot = max(0.0, self.boot.draw(self.random))
+        self.machines[number] = CloudMachine(number, request.group, now, now + boot, request.place.hourly_price)
+        self.alive += 1
+        self.launched += 1
+        if self.faults.spot_loss:
+            self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._take, number)
+
+    def _boot_ended(self, machine: CloudMachine, fails: bool) -> None:
+        if machine.alive:
+            self._answer(Failed(machine.id, "its bootstrap script failed") if fails else Joined(machine.id))
+
+    def _take(self, number: int) -> None:
+        """The cloud takes a spot machine back."""
+        if self.machines[number].alive and self.faults.spot_loss:
+            self._die(self.machines[number], "the cloud took it back")
+
+    def _die(self, machine: CloudMachine, reason: str) -> None:
+        silent = self._happens(self.faults.silent)
+        was_up = machine.installing and self.clock.now >= machine.up_at
+        self.died += 1
+        self._end(machine, "died")
+        if was_up or not silent:
+            self.clock.after(self.faults.detection if silent else NOTICED, self.tell, Lost(machine.id, reason))
+
+    def _terminate(self, number: int) -> None:
+        self._tombs.add(number)
+        machine = self.machines.get(number)
+        if machine is not None and machine.alive:
+            self._end(machine, "terminated")
+        if not self._happens(self.faults.lost_replies):
+            self.clock.after(self.random.uniform(0, self.faults.slow_terminate), self._answer, Gone(number))
+
+    def _end(self, machine: CloudMachine, how: Literal["died", "terminated"]) -> None:
+        machine.until = self.clock.now
+        self.alive -= 1
+        self.ended(machine, how)
+
+    def _storm(self) -> None:
+        for machine in [machine for machine in self.machines.values() if machine.alive]:
+            if self._happens(self.faults.storm_share):
+                self._die(machine, "the cloud took many back")
+
+    def _shortage(self) -> None:
+        self._short_until = self.clock.now + self.faults.shortage_seconds
+
+    # How it speaks.
+
+    def _answer(self, answer: Answer) -> None:
+        delay = API_SECONDS.draw(self.random)
+        if self._happens(self.faults.reordered):
+            delay += self.random.uniform(0, self.faults.late)
+        self.clock.after(delay, self.tell, answer)
+        if self._happens(self.faults.duplicates):
+            self.clock.after(delay + self.random.uniform(0, self.faults.late), self.tell, answer)
+
+    def _happens(self, share: float) -> bool:
+        return share > 0 and self.random.random() < share
+
+    def _again(self, rate: float, call: Callable[[], None]) -> None:
+        """Call at a rate an hour."""
+        if rate > 0:
+            self.clock.after(self.random.expovariate(rate / HOUR), self._and_again, rate, call)
+
+    def _and_again(self, rate: float, call: Callable[[], None]) -> None:
+        if self.faults != Faults():
+            call()
+            self._again(rate, call)

@@ -1,0 +1,109 @@
+"""What goes wrong in the simulated cloud."""
+
+from dataclasses import dataclass, fields
+
+from skyward.errors import SpecError
+from skyward.values import closest
+
+__all__ = ["CALM", "PRESETS", "Faults", "find_faults"]
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How often each thing goes wrong. Shares are of 1, rates an hour, times in seconds.
+
+    Attributes:
+        spot_loss: rate at which a machine is taken away.
+        storms: rate of moments when `storm_share` of all machines are taken away at once.
+        silent: share of deaths that nobody is told of until `detection` later; a machine that dies so while it boots
+            is never heard of again.
+        detection: until a silent death is noticed.
+        partial: share of the machines asked for that the cloud has not got.
+        shortages: rate at which the cloud runs out of machines, for `shortage_seconds`.
+        quota: machines that may be up at once; None for any number.
+        api_errors: share of the requests that fail.
+        phantoms: share of the requests that failed, as was said, and yet were carried out.
+        lost_replies: share of the answers that never arrive, though what was asked for was done.
+        duplicates: share of the messages that arrive twice.
+        reordered: share of the messages that arrive up to `late` late, after others that were sent later.
+        lost_terminates: share of the calls to terminate that do nothing.
+        slow_terminate: seconds until a terminated machine is gone, at most.
+        boot_failures: share of the machines that do not become a node.
+        until: when the faults end; None for never.
+    """
+
+    spot_loss: float = 0.0
+    storms: float = 0.0
+    storm_share: float = 0.5
+    silent: float = 0.0
+    detection: float = 30.0
+    partial: float = 0.0
+    shortages: float = 0.0
+    shortage_seconds: float = 600.0
+    quota: int | None = None
+    api_errors: float = 0.0
+    phantoms: float = 0.0
+    lost_replies: float = 0.0
+    duplicates: float = 0.0
+    reordered: float = 0.0
+    late: float = 20.0
+    lost_terminates: float = 0.0
+    slow_terminate: float = 2.0
+    boot_failures: float = 0.0
+    until: float | None = None
+
+    def __str__(self) -> str:
+        usual = Faults()
+        parts = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(usual, field.name)
+        ]
+        return f"Faults({', '.join(parts)})"
+
+
+CALM = Faults()
+"""Nothing goes wrong."""
+
+PRESETS = {
+    "calm": CALM,
+    "rough": Faults(
+        silent=0.2,
+        partial=0.05,
+        shortages=0.2,
+        api_errors=0.02,
+        lost_replies=0.005,
+        duplicates=0.01,
+        reordered=0.02,
+        lost_terminates=0.01,
+        slow_terminate=30.0,
+        boot_failures=0.01,
+    ),
+    "hostile": Faults(
+        spot_loss=0.2,
+        storms=0.2,
+        silent=0.5,
+        partial=0.2,
+        shortages=1.0,
+        api_errors=0.15,
+        phantoms=0.3,
+        lost_replies=0.05,
+        duplicates=0.1,
+        reordered=0.1,
+        lost_terminates=0.05,
+        slow_terminate=120.0,
+        boot_failures=0.05,
+    ),
+}
+"""Faults by name, for `sky simulate --faults`."""
+
+
+def find_faults(name: str) -> Faults:
+    """The preset of that name.
+
+    Raises:
+        SpecError: there is none.
+    """
+    if name not in PRESETS:
+        raise SpecError(f"There is no set of faults {name!r}; {closest(name, PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,95 @@
+"""Everything that a simulated run is made from: the same scenario gives the same run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from skyward.control.places import Place
+from skyward.control.plane import PlaneSettings
+from skyward.control.requesting import Limits
+from skyward.errors import SpecError
+from skyward.scaling.snapshot import Group
+from skyward.simulator.faults import CALM, Faults
+from skyward.simulator.workload import Spread, Task, Workload
+
+__all__ = ["Act", "Scenario", "one_group"]
+
+HOUR = 3600.0
+
+
+def one_group(least: int, most: int, slots: int = 1, price: float = 0.0) -> tuple[Group, ...]:
+    """A pool of equal nodes."""
+    return (Group("nodes", least, most, slots, hourly_price=price),)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that the user does in the middle of a run: a resize, a cancel, a floor.
+
+    Attributes:
+        at: when, in seconds.
+        kind: "resize" to `least:most` nodes of the first group, "cancel" of `most` tasks, the oldest first, a "floor"
+            of `most` plain tasks, "fund" with `most` dollars, "broadcast" of one task, or "pin" of `most` tasks to the
+            node of rank `least`.
+    """
+
+    at: float
+    kind: str
+    least: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run. Times in seconds, money in USD.
+
+    Attributes:
+        work: the tasks, or how to make them.
+        policy: its name.
+        boot: from the launch of a machine to its first task.
+        grace: how long after the last task comes the run may go on.
+        checked: whether every invariant is checked after every step.
+        limits: of the reconciler; None for its own.
+        acts: what the user does besides.
+    """
+
+    work: Workload | tuple[Task, ...]
+    groups: tuple[Group, ...]
+    policy: str = "pressure"
+    boot: Spread = field(default_factory=lambda: Spread(60, 20))
+    seed: int = 0
+    budget: float | None = None
+    faults: Faults = CALM
+    cooldown: float = 30.0
+    idle_timeout: float = 60.0
+    grace: float = 24 * HOUR
+    retries: int = 1000
+    checked: bool = False
+    limits: Limits | None = None
+    acts: tuple[Act, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.boot.least < 0:
+            raise SpecError(f"The boot time {self.boot} can come out below 0; make what follows ± at most the mean.")
+
+    def tasks(self) -> list[Task]:
+        """The tasks, in the order they come."""
+        return self.work.tasks(self.seed) if isinstance(self.work, Workload) else list(self.work)
+
+    def settings(self) -> PlaneSettings:
+        """What the control plane is made with."""
+        places: Mapping[str, tuple[Place, ...]] = {
+            group.name: (Place("simulated", group.name, hourly_price=group.hourly_price),) for group in self.groups
+        }
+        return PlaneSettings(
+            groups=self.groups,
+            places=places,
+            retries=self.retries,
+            cooldown=self.cooldown,
+            idle_timeout=self.idle_timeout,
+            budget=self.budget,
+            limits=self.limits or Limits(concurrent_launches=1000),
+        )
+
+    def under(self, policy: str) -> "Scenario":
+        """The same run under another policy."""
+        return replace(self, policy=policy)
