@@ -9,23 +9,27 @@ import contextlib
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from skyward.console import ConsoleSink
 from skyward.control import background
+from skyward.control.decisions import DecisionEvent
 from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.work import Sink
 from skyward.dispatch import Dispatcher
-from skyward.errors import NotOnNodeError, OperatorError, PoolClosedError
+from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, PoolClosedError, SpecError
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
-from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve
+from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
+from skyward.values import closest, number
 
 if TYPE_CHECKING:
     from contextvars import Token
+
+    from skyward.scaling.snapshot import Demand
 
 __all__ = ["Compute", "On"]
 
@@ -49,7 +53,8 @@ class Compute:
     def __init__(
         self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Unpack[ComputeFields]
     ) -> None:
-        self._specs, self._options = resolve(specs, options, fields, name)
+        resolved = resolve_groups(specs, options, fields, name)
+        self._groups, self._options = resolved.groups, resolved.options
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
         self._dispatch: Dispatcher | None = None
@@ -59,8 +64,13 @@ class Compute:
 
     @property
     def spec(self) -> Spec:
-        """What the nodes are like."""
-        return self._specs[0]
+        """What the nodes of the first group are like."""
+        return next(iter(self._groups.values()))[0]
+
+    @property
+    def groups(self) -> Mapping[str, tuple[Spec, ...]]:
+        """What the nodes of each group are like; several specs are alternatives."""
+        return self._groups
 
     @property
     def options(self) -> Options:
@@ -81,7 +91,7 @@ class Compute:
         if self._pool is not None and self._pool.state != "closed":
             return self
         _refuse_on_node()
-        pool = Pool(self.name, self._specs, self._options, _say)
+        pool = Pool(self.name, self._groups, self._options, _say)
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
         _open.add(self)
         opening = background.run(pool.open())
@@ -110,21 +120,55 @@ class Compute:
             self._scope = None
         self.close()
 
-    def resize(self, nodes: NodesLike) -> None:
+    def resize(self, nodes: NodesLike, group: str | None = None) -> None:
         """Change how many nodes there are: a number, (min, max), or `Nodes`. Nodes that go finish their tasks first.
 
+        Args:
+            group: of which; needed where the pool has several.
+
         Raises:
-            SpecError: not a number of nodes.
+            SpecError: not a number of nodes, or no such group.
             PoolClosedError: the pool is not open.
         """
-        background.call_soon(self._ready().resize, Nodes.of(nodes))
+        if group is None and len(self._groups) > 1:
+            raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
+        if group is not None and group not in self._groups:
+            raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
+        background.call_soon(self._ready().resize, Nodes.of(nodes), group)
+
+    def request_resources(self, floor: "Sequence[Demand]") -> None:
+        """Keep room for `floor` from now on, whether it is used or not. See `sky.request_resources`.
+
+        Raises:
+            NoGroupFitsError: no node of the pool can ever have it.
+            PoolClosedError: the pool is not open.
+        """
+        pool = self._ready()
+        for reason in filter(None, _on_loop(lambda: [pool.unfit(demand.needs) for demand in floor])):
+            raise NoGroupFitsError(f"request_resources asks for {reason}.")
+        background.call_soon(pool.request_resources, tuple(floor))
+
+    def set_budget(self, budget: float | None) -> None:
+        """Change what the pool may cost, USD in all, what it has cost so far included; None for no limit.
+
+        Raises:
+            SpecError: not an amount.
+            PoolClosedError: the pool is not open.
+        """
+        number(budget, "budget", optional=True)
+        background.call_soon(self._ready().fund, budget)
+
+    def decisions(self) -> list[DecisionEvent]:
+        """The latest decisions about the number of nodes, oldest first: what each was made from, and why."""
+        return [] if self._pool is None else _on_loop(self._pool.decisions)
 
     def snapshot(self) -> PoolSnapshot:
-        """The pool as it is now: its nodes and how many tasks wait, run and have ended."""
+        """The pool as it is now: its nodes, how many tasks wait, run and have ended, and what it costs."""
         pool = self._pool
-        if pool is None:
-            nodes = Nodes.of(self.spec.nodes)
-            return PoolSnapshot(self.name, "idle", "", (), 0, 0, 0, 0, nodes.min, nodes.ceiling, 0)
+        if pool is None or pool.state in ("idle", "requesting"):
+            wanted = [specs[0].nodes for specs in self._groups.values()]
+            least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
+            return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
         return _on_loop(pool.snapshot)
 
     def holds(self, digest: bytes) -> frozenset[int]:

@@ -51,7 +51,8 @@ class Dispatcher:
         timeout = pending.timeout
         if timeout is None and not streams:
             timeout = self._options.default_compute_timeout
-        return Work(code, call, TaskFuture(), sink, timeout, StreamBuffer() if streams else None, feeders)
+        stream = StreamBuffer() if streams else None
+        return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs)
 
     def _run(self, work: Work) -> Run[Any]:
         pool = self._pool
@@ -82,14 +83,14 @@ class Dispatcher:
         members: dict[int, Work] = {}
 
         def make() -> Work:
-            work = Work(template.code, template.call, TaskFuture(), sink, template.timeout)
+            work = Work(template.code, template.call, TaskFuture(), sink, template.timeout, needs=template.needs)
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 
         def done(ended: dict[int, Work]) -> None:
             _collect(future, ended)
 
-        broadcast = BroadcastWork(make, done, members)
+        broadcast = BroadcastWork(make, done, members, pending.needs)
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
         background.call_soon(pool.broadcast, broadcast)
         return Run(future, lambda: [members[rank] for rank in sorted(members)], None)

@@ -1,215 +1,141 @@
-"""The shell of a pool's nodes: carries out what the reconciler decides."""
+"""The shell of a pool's machines: carries out what the control plane decides about them."""
 
 import asyncio
-import contextlib
-import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from skyward.control import nodes as steps
+from skyward.control import machine_messages as machines
 from skyward.control.launching import Launcher
 from skyward.control.node import Node
-from skyward.control.snapshot import NodeView
-from skyward.errors import NodeStartError
-from skyward.provider import Instance
-from skyward.specs import Nodes
+from skyward.control.places import Place
+from skyward.control.plane_messages import WorldMessage
 from skyward.wire.messages import Event, Topology
 
-__all__ = ["Crew", "Fleet"]
+if TYPE_CHECKING:
+    from skyward.provider import Instance
 
+__all__ = ["Fleet"]
 
-class Crew(Protocol):
-    """Whom the fleet tells about its nodes."""
-
-    def joined(self, rank: int) -> None:
-        """A node can take tasks; or takes them again, after a drain that was taken back."""
-
-    def draining(self, rank: int) -> None:
-        """A node is to take no more; `Fleet.emptied` is wanted when it holds none."""
-
-    def lost(self, rank: int, reason: str) -> None:
-        """A node died; another is to take its rank."""
-
-    def removed(self, rank: int, reason: str) -> None:
-        """No node will have this rank for now."""
-
-    def heard(self, node: Node, event: Event) -> None:
-        """An event of a node."""
-
-    def changed(self) -> None:
-        """The nodes there are have changed."""
-
-    def busy(self, rank: int) -> int:
-        """Slots in use on a node."""
-
-    def say(self, text: str) -> None:
-        """Tell the user."""
+_logger = logging.getLogger(__name__)
 
 
 class Fleet:
-    """The nodes of one pool. Lives on the library's loop."""
+    """The machines of one pool, by the numbers of its control plane. Lives on the library's loop.
 
-    def __init__(self, name: str, launcher: Launcher, wanted: Nodes, crew: Crew) -> None:
-        self.wanted = wanted
-        self.failure = ""
-        self._name = name
-        self._launcher = launcher
-        self._crew = crew
-        self._reconciler = steps.Reconciler()
-        self._nodes: dict[int, Node] = {}
-        self._launches: dict[int, object] = {}
+    Args:
+        launchers: by group.
+        tell: tells the control plane what became of a machine.
+        heard: takes the events of nodes.
+
+    Attributes:
+        nodes: those that have a machine, by rank.
+    """
+
+    def __init__(
+        self,
+        launchers: Mapping[str, Launcher],
+        tell: Callable[[WorldMessage], None],
+        heard: Callable[[Node, Event], None],
+    ) -> None:
+        self.nodes: dict[int, Node] = {}
+        self._launchers = launchers
+        self._tell = tell
+        self._heard = heard
+        self._owners: dict[int, Launcher] = {}
+        self._instances: dict[int, Instance] = {}
+        self._brought_up: dict[int, Node] = {}
+        self._asked: set[int] = set()
+        self._starting: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._progress = asyncio.Event()
 
-    @property
-    def nodes(self) -> dict[int, Node]:
-        """The nodes that have a machine, by rank."""
-        return self._nodes
+    def do(self, effect: machines.Effect, total: int) -> None:
+        """Carry out what was decided. `total`: nodes that are wanted."""
+        match effect:
+            case machines.Request(group, place, numbers):
+                self._asked.update(numbers)
+                self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
+                self._spawn(self._request(self._launchers[group], place, numbers))
+            case machines.Install(machine, rank):
+                self._starting[machine] = self._spawn(self._bring_up(machine, rank))
+            case machines.Activate():
+                self.announce(total)
+            case machines.Left(rank):
+                self.nodes.pop(rank, None)
+            case machines.Terminate(machine, reason):
+                self._spawn(self._give_back(machine, reason))
+            case _:
+                pass  # of a rank, which the tasks are told of
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks of every node there is, whatever its state."""
-        return tuple(self._reconciler.states)
-
-    @property
-    def desired(self) -> int:
-        """How many nodes are wanted now."""
-        return self._reconciler.desired
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether no node is up, coming or going."""
-        return self._reconciler.empty
-
-    async def open(self) -> None:
-        """Get the first nodes, and return when enough of them are ready.
-
-        Raises:
-            NodeStartError: they cannot be had.
-        """
-        self._reconcile(steps.Resize(max(self.wanted.min, self.wanted.threshold)))
-        while self._reconciler.count("active") < self.wanted.threshold:
-            if self.desired - len(self._reconciler.given_up) < self.wanted.threshold:
-                raise NodeStartError(self.failure)
-            self._progress.clear()
-            await self._progress.wait()
-
-    def resize(self, wanted: Nodes) -> None:
-        """Change how many nodes there are. Nodes that go finish their tasks first."""
-        self.wanted = wanted
-        self._reconcile(steps.Resize(max(wanted.min, min(self.desired, wanted.ceiling))))
-
-    def wake(self) -> None:
-        """Get a node if there is none and one is allowed: there is work."""
-        if self.desired == 0 and self.wanted.ceiling > 0:
-            self._reconcile(steps.Resize(1))
-
-    def emptied(self, rank: int) -> None:
-        """A draining node holds no task any more."""
-        self._reconcile(steps.Emptied(rank))
+    def announce(self, total: int) -> None:
+        """Tell every node who its peers are."""
+        for node in self.nodes.values():
+            if node.phase == "ready":
+                node.tell(Topology(self._owners[node.machine].topology(node, self.nodes, total)))
 
     async def close(self) -> None:
         """End every node and give every machine back. Twice does no harm."""
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await asyncio.gather(*(node.close() for node in self._nodes.values()))
-        self._nodes.clear()
-        await self._launcher.teardown()
+        await asyncio.gather(*(node.close() for node in self._brought_up.values()))
+        self.nodes.clear()
+        self._brought_up.clear()
+        for launcher in self._launchers.values():
+            await launcher.teardown()
 
-    def _reconcile(self, message: steps.Message) -> None:
-        launches: dict[float, list[int]] = {}
-        for effect in self._reconciler.handle(message, time.monotonic()):
-            match effect:
-                case steps.Launch(rank, delay):
-                    launches.setdefault(delay, []).append(rank)
-                case steps.Activate(rank):
-                    self._announce()
-                    self._crew.joined(rank)
-                case steps.Drain(rank):
-                    self._crew.draining(rank)
-                case steps.Terminate(rank, reason):
-                    self._terminate(rank, reason)
-                case steps.GiveUp(rank, reason):
-                    self.failure = f"Pool {self._name!r} could not start node {rank}: {reason}"
-                    self._crew.say(self.failure)
-                    self._crew.removed(rank, self.failure)
-        for delay, ranks in launches.items():
-            self._spawn(self._launch(ranks, delay))
-        self._progress.set()
-        self._crew.changed()
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
-    async def _launch(self, ranks: Sequence[int], delay: float) -> None:
-        launch = object()
-        self._launches.update(dict.fromkeys(ranks, launch))
-        await asyncio.sleep(delay)
-        wanted = [rank for rank in ranks if self._launches.get(rank) is launch]
+    async def _request(self, launcher: Launcher, place: Place, numbers: Sequence[int]) -> None:
+        instances: Sequence[Instance] = ()
+        reason = "the provider had no machine for it"
         try:
-            instances = await self._launcher.provision(len(wanted))
+            instances = await launcher.provision(place, len(numbers))
         except Exception as error:
-            for rank in wanted:
-                self._reconcile(steps.Failed(rank, str(error)))
-            return
-        for rank in wanted[len(instances) :]:
-            self._reconcile(steps.Failed(rank, "the provider had no machine for it"))
-        await asyncio.gather(*(self._bring_up(*pair, launch) for pair in zip(wanted, instances, strict=False)))
+            reason = str(error) or type(error).__name__
+        finally:
+            self._asked.difference_update(numbers)
+        came = dict(zip(numbers, instances, strict=False))
+        self._instances.update(came)
+        for number in came:
+            self._tell(machines.Allocated(number))
+        if len(came) < len(numbers):
+            self._tell(machines.Refused(tuple(numbers[len(came) :]), reason))
 
-    async def _bring_up(self, rank: int, instance: Instance, launch: object) -> None:
-        if self._launches.get(rank) is not launch:  # it was scaled away meanwhile
-            await self._launcher.terminate(instance)
-            return
-        node = self._nodes[rank] = Node(rank, instance, self._crew.heard, self._on_lost)
+    async def _bring_up(self, machine: int, rank: int) -> None:
+        node = Node(rank, machine, self._instances[machine], self._heard, self._on_lost)
+        self.nodes[rank] = self._brought_up[machine] = node
         try:
-            await self._launcher.start(node)
+            await self._owners[machine].start(node)
         except Exception as error:
-            if self._nodes.get(rank) is node:
-                self._reconcile(steps.Failed(rank, str(error)))
+            self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
-            self._reconcile(steps.Joined(rank))
+            self._tell(machines.Joined(machine))
 
-    def _announce(self) -> None:
-        """Tell every node who its peers are."""
-        for node in self._nodes.values():
-            if node.phase == "ready":
-                node.tell(Topology(self._launcher.topology(node, self._nodes, self.desired)))
-
-    def _terminate(self, rank: int, reason: str) -> None:
-        self._launches.pop(rank, None)
-        node = self._nodes.pop(rank, None)
-        if rank < self.desired:
-            self._crew.lost(rank, f"node {rank} died: {reason}")
-        else:
-            self._crew.removed(rank, f"node {rank} is gone: {reason}")
-        self._spawn(self._give_back(rank, node))
-
-    async def _give_back(self, rank: int, node: Node | None) -> None:
-        if node is not None:
-            with contextlib.suppress(Exception):  # a machine that cannot be given back now is, at teardown
+    async def _give_back(self, machine: int, reason: str) -> None:
+        if machine in self._asked:
+            return  # it is still being asked for; what comes of that is given back when it is here
+        starting = self._starting.pop(machine, None)
+        if starting is not None and not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+        node, instance = self._brought_up.pop(machine, None), self._instances.get(machine)
+        try:
+            if node is not None:
                 await node.close()
-                await self._launcher.terminate(node.instance)
-        self._reconcile(steps.Terminated(rank))
+            if instance is not None:
+                await self._owners[machine].terminate(instance)
+        except Exception:
+            _logger.exception("machine %s could not be given back; trying again (%s)", machine, reason)
+            return
+        self._instances.pop(machine, None)
+        self._owners.pop(machine, None)
+        self._tell(machines.Gone(machine))
 
     def _on_lost(self, node: Node, reason: str) -> None:
-        if self._nodes.get(node.rank) is node and node.phase == "ready":
-            self._reconcile(steps.Lost(node.rank, reason))
-
-    def views(self) -> tuple[NodeView, ...]:
-        """What each node looks like now, by rank."""
-        return tuple(self._view(rank) for rank in self._reconciler.states)
-
-    def _view(self, rank: int) -> NodeView:
-        node = self._nodes.get(rank)
-        return NodeView(
-            rank=rank,
-            state=self._reconciler.states[rank],
-            phase="requested" if node is None else node.phase,
-            address="" if node is None else node.address,
-            slots=self._launcher.slots,
-            busy=self._crew.busy(rank),
-            received=0 if node is None else node.received,
-        )
+        if node.phase == "ready":
+            self._tell(machines.Lost(node.machine, reason))

@@ -6,10 +6,22 @@ from typing import Literal
 
 from skyward.errors import IllegalMoveError
 
-__all__ = ["NODE", "POOL", "Lifecycle", "NodeState", "PoolState"]
+__all__ = [
+    "AUTOSCALER",
+    "NODE",
+    "POOL",
+    "RECONCILER",
+    "AutoscalerState",
+    "Lifecycle",
+    "NodeState",
+    "PoolState",
+    "ReconcilerState",
+]
 
 type PoolState = Literal["idle", "requesting", "provisioning", "ready", "stopping", "closed"]
-type NodeState = Literal["idle", "waiting", "active", "draining", "stopping", "stopped"]
+type NodeState = Literal["idle", "waiting", "active", "draining"]
+type ReconcilerState = Literal["watching", "scaling_up", "draining"]
+type AutoscalerState = Literal["waiting", "watching", "cooling"]
 
 POOL: Mapping[PoolState, frozenset[PoolState]] = {
     "idle": frozenset({"requesting", "closed"}),
@@ -23,13 +35,25 @@ POOL: Mapping[PoolState, frozenset[PoolState]] = {
 
 NODE: Mapping[NodeState, frozenset[NodeState]] = {
     "idle": frozenset({"waiting"}),
-    "waiting": frozenset({"active", "stopping", "stopped"}),
-    "active": frozenset({"draining", "stopping", "stopped"}),
-    "draining": frozenset({"active", "stopping", "stopped"}),
-    "stopping": frozenset({"stopped"}),
-    "stopped": frozenset(),
+    "waiting": frozenset({"active", "idle"}),
+    "active": frozenset({"draining", "idle"}),
+    "draining": frozenset({"active", "idle"}),
 }
-"""A node waits for its machine, is active, and leaves by draining; it may be lost from any state."""
+"""A node waits for its machine and is active. It is idle without one: lost, or drained and given back."""
+
+RECONCILER: Mapping[ReconcilerState, frozenset[ReconcilerState]] = {
+    "watching": frozenset({"scaling_up", "draining"}),
+    "scaling_up": frozenset({"watching"}),
+    "draining": frozenset({"watching", "scaling_up"}),
+}
+"""The reconciler launches what is missing, drains what is too much; a drain is given up for a launch at once."""
+
+AUTOSCALER: Mapping[AutoscalerState, frozenset[AutoscalerState]] = {
+    "waiting": frozenset({"watching"}),
+    "watching": frozenset({"cooling"}),
+    "cooling": frozenset({"watching", "cooling"}),
+}
+"""The autoscaler waits until the pool is ready; after each change it lets the pool cool before it shrinks it."""
 
 _HISTORY = 12
 

@@ -28,17 +28,20 @@ class Node:
     """A node that is starting or up. Lives on the library's loop.
 
     Args:
+        machine: its number in the control plane.
         on_event, on_lost: take its events, and why it was lost; with the node itself.
     """
 
     def __init__(
         self,
         rank: int,
+        machine: int,
         instance: Instance,
         on_event: Callable[["Node", Event], None],
         on_lost: Callable[["Node", str], None],
     ) -> None:
         self.rank = rank
+        self.machine = machine
         self.instance = instance
         self.address = ""
         self.phase = "requested"

@@ -1,4 +1,4 @@
-"""The shell of a pool: carries out what the task manager and the reconciler decide. It decides nothing itself.
+"""The shell of a pool: carries out what the control plane decides. It decides nothing itself.
 
 Lives on the library's loop; `skyward.compute` is its face for other threads.
 """
@@ -7,24 +7,31 @@ import asyncio
 import logging
 import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.control import background
+from skyward.console import ConsoleSink
+from skyward.control import background, machine_messages
+from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
+from skyward.control.decisions import DecisionEvent
 from skyward.control.fleet import Fleet
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.node import Node
+from skyward.control.plane import ControlPlane
+from skyward.control.setting_up import plane_of
 from skyward.control.settle import settle
 from skyward.control.snapshot import PoolSnapshot
-from skyward.control.tasks import TaskManager
+from skyward.control.viewing import view
 from skyward.control.work import Arrived, Work
 from skyward.errors import NodeStartError, PoolClosedError, UsageError
+from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
+from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.messages import (
     Blob,
     Credit,
@@ -40,12 +47,12 @@ from skyward.wire.messages import (
 )
 from skyward.wire.payload import blobs_of
 
+if TYPE_CHECKING:
+    from skyward.control.work import Sink
+
 __all__ = ["BroadcastWork", "Pool"]
 
 _logger = logging.getLogger(__name__)
-
-TICK = 0.05
-"""Seconds between looks at tasks that wait on a node they have no slot on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,25 +62,31 @@ class BroadcastWork:
     make: Callable[[], Work]
     done: Callable[[dict[int, Work]], None]
     members: dict[int, Work]
+    needs: Needs = NOTHING
     number: int = 0
 
 
 class Pool:
     """A pool of nodes and the tasks sent to it."""
 
-    def __init__(self, name: str, specs: Sequence[Spec], options: Options, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, groups: Mapping[str, Sequence[Spec]], options: Options, say: Callable[[str], None]
+    ) -> None:
         self.name = name
+        self.sink: Sink = ConsoleSink(label=True)
         self._say = say
+        self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
-        self._tasks = TaskManager(options.retry_on_interruption)
-        self._launcher = Launcher(name, specs, options)
-        self._fleet = Fleet(name, self._launcher, Nodes.of(specs[0].nodes), self)
+        self._launchers = {group: Launcher(name, group, specs, options) for group, specs in groups.items()}
+        self._plane: ControlPlane | None = None
+        self._fleet = Fleet(self._launchers, self._tell, self.heard)
         self._works: dict[int, Work] = {}
         self._arrived: dict[int, Arrived] = {}
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._draining: set[int] = set()
-        self._ticking = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._progress = asyncio.Event()
         self._done = self._failed = 0
 
     # Opening and closing.
@@ -91,11 +104,18 @@ class Pool:
         """
         self._life.move("requesting", _now())
         try:
-            await self._launcher.prepare()
-            for note in self._launcher.notes:
+            for launcher in self._launchers.values():
+                await launcher.prepare()
+            for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
                 self._say(note)
             self._life.move("provisioning", _now())
-            await self._fleet.open()
+            self._plane = plane_of(self._launchers, self._options)
+            self._tell(plane.Open())
+            while not self._plane.ready:
+                if self._plane.hopeless:
+                    raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
+                self._progress.clear()
+                await self._progress.wait()
         except BaseException:
             await self.close()
             raise
@@ -109,6 +129,8 @@ class Pool:
             self._life.move("closed", _now())
             return
         self._life.move("stopping", _now())
+        if self._timer is not None:
+            self._timer.cancel()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -134,36 +156,33 @@ class Pool:
             for work in works:
                 settle(work, closed)
             return
-        self._fleet.wake()
-        if target is not None and target not in self._fleet.ranks:
-            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {_listed(self._fleet.ranks)}.")
+        ready = self._ready()
+        if target is not None and target not in ready.reconciler.book.seats:
+            known = ", ".join(map(str, sorted(ready.reconciler.book.seats))) or "none"
+            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {known}.")
             for work in works:
                 settle(work, error)
             return
-        replayable: list[int] = []
-        once: list[int] = []
+        batches: dict[tuple[bool, Needs], list[int]] = {}
         for work in works:
-            work.task = self._tasks.number()
+            work.task = ready.tasks.number()
             self._works[work.task] = work
-            (once if work.feeders else replayable).append(work.task)
-        for numbers, again in ((replayable, True), (once, False)):
-            if numbers:
-                self._do(tasks.Submitted(tuple(numbers), target, again))
-        self.changed()
+            batches.setdefault((not work.feeders, work.needs), []).append(work.task)
+        for (replayable, needs), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs))
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
-        self._fleet.wake()
-        work.number = self._tasks.number()
+        work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
-        self._do(tasks.Broadcast(work.number))
+        self._tell(tasks.Broadcast(work.number, work.needs))
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""
-        self._do(tasks.Cancel(tuple(work.task for work in works if work.task in self._works)))
+        self._tell(tasks.Cancel(tuple(work.task for work in works if work.task in self._works)))
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
         """Stop every member of a broadcast."""
@@ -184,12 +203,20 @@ class Pool:
         return node.fetch(blob)
 
     def _node_of(self, task: int) -> Node | None:
-        rank = self._tasks.node_of(task)
+        rank = None if self._plane is None else self._plane.tasks.node_of(task)
         return None if rank is None else self._fleet.nodes.get(rank)
 
-    def _do(self, message: tasks.Message) -> None:
+    def _ready(self) -> ControlPlane:
+        if self._plane is None:
+            raise PoolClosedError(f"Pool {self.name!r} is not open.")
+        return self._plane
+
+    def _tell(self, message: plane.Message) -> None:
+        """Tell the control plane, and carry out what it decides."""
+        if self._plane is None or self.state in ("stopping", "closed"):
+            return
         sent: set[Node] = set()
-        for effect in self._tasks.handle(message, _now()):
+        for effect in self._plane.handle(message, _now()):
             match effect:
                 case tasks.Send(task, rank, attempt, share):
                     node = self._fleet.nodes[rank]
@@ -198,11 +225,9 @@ class Pool:
                 case tasks.Settle(task, outcome, reason):
                     self._settle(task, outcome, reason)
                 case tasks.Stop(task, rank):
-                    if (holder := self._fleet.nodes.get(rank)) is not None and not holder.stop_task(task):
-                        self._do(tasks.Ended(task, rank, "cancelled", 0.0))
+                    self._stop(task, rank, "cancelled")
                 case tasks.Recall(task, rank):
-                    if (holder := self._fleet.nodes.get(rank)) is not None and not holder.stop_task(task, recall=True):
-                        self._do(tasks.Ended(task, rank, "returned", 0.0))
+                    self._stop(task, rank, "returned", recall=True)
                 case tasks.Member(broadcast, task, rank):
                     owner = self._broadcasts[broadcast]
                     owner.members[rank] = self._works[task] = work = owner.make()
@@ -210,27 +235,47 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
+                case plane.Ready() | plane.Decided():
+                    pass
+                case machine_messages.GiveUp():
+                    self._say(f"Pool {self.name!r} {self._plane.failure}")
+                case machine_messages.Left(rank, reason, again):
+                    if again:
+                        _logger.warning(
+                            "node %s died: %s; replacing it, and sending what ran there again", rank, reason
+                        )
+                    self._fleet.do(effect, 0)
+                case _:
+                    self._fleet.do(effect, sum(self._plane.desired.values()))
         for node in sent:
             node.flush()
-        self._after_tasks()
+        self._progress.set()
+        self._set_timer(self._plane.next_tick)
 
-    def _after_tasks(self) -> None:
-        if self._draining:
-            for rank in [rank for rank in self._draining if not self._tasks.busy(rank)]:
-                self._draining.discard(rank)
-                self._fleet.emptied(rank)
-        if self._tasks.waits() and not self._ticking:
-            self._ticking = True
-            asyncio.get_running_loop().call_later(TICK, self._tick)
+    def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
+        node = self._fleet.nodes.get(rank)
+        if node is not None and not node.stop_task(task, recall=recall):
+            asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
+
+    def _delivered(self, task: int) -> None:
+        self._ready().tasks.handle(tasks.Delivered(task), _now())
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - _now()), self._tick)
 
     def _tick(self) -> None:
-        self._ticking = False
-        self._do(tasks.Tick())
+        self._timer = None
+        self._tell(plane.Tick())
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
         work.running = True
-        node.submit(work, attempt, share, lambda _: self._do(tasks.Ended(work.task, node.rank, "lost", 0.0)))
+        node.submit(work, attempt, share, lambda _: self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0)))
         for index, feeder in enumerate(work.feeders):
             feeder.start(partial(background.call_soon, self._start_feed, work, index))
 
@@ -252,16 +297,14 @@ class Pool:
                 return  # the node is gone, and the task with it
             payloads = tuple(item.payload for item in items)
             node.tell(Feed(work.task, index, payloads, last, failure.payload if failure else None))
-            self._tasks.handle(tasks.Delivered(work.task), _now())
+            self._delivered(work.task)
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _settle(
-        self, task: int, outcome: Literal["value", "error", "timeout", "cancelled", "lost"], reason: str
-    ) -> None:
+    def _settle(self, task: int, outcome: tasks.Outcome, reason: str) -> None:
         work = self._works.pop(task, None)
         if work is None:
             return
@@ -269,6 +312,8 @@ class Pool:
             self._done += 1
         else:
             self._failed += 1
+        if outcome == "abandoned":
+            reason = f"Pool {self.name!r} {reason}"
         settle(work, outcome, reason, self._arrived.pop(task, None))
 
     # Events of nodes.
@@ -284,12 +329,12 @@ class Pool:
             case Output(_, stream, text) if work is not None:
                 work.sink.output(node.rank, stream, text)
             case Output(0, stream, text):
-                self._launcher.sink.output(node.rank, stream, text)
+                self.sink.output(node.rank, stream, text)
             case Yielded(_, items) if work is not None and work.stream is not None:
                 work.stream.arrive(items)
-                self._tasks.handle(tasks.Delivered(event.task), _now())
+                self._delivered(event.task)
             case Started():
-                self._do(tasks.Started(event.task))
+                self._tell(tasks.Started(event.task))
             case Need(_, index, count) if work is not None:
                 work.feeders[index].grant(count)
             case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
@@ -312,7 +357,7 @@ class Pool:
             for blob in blobs:
                 fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
         except ConnectionError:
-            self._do(tasks.Ended(event.task, node.rank, "lost", event.seconds))
+            self._tell(tasks.Ended(event.task, node.rank, "lost", event.seconds))
             return
         node.tell(Drop(tuple(fetched)))
         self._ended(node, event, Arrived(event.payload, fetched), self._works.get(event.task))
@@ -321,53 +366,26 @@ class Pool:
         if work is not None:
             work.seconds = event.seconds
             self._arrived[event.task] = arrived
-        self._do(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
+        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
 
-    # What the fleet says.
+    # How many nodes.
 
-    def joined(self, rank: int) -> None:
-        """A node can take tasks."""
-        self._draining.discard(rank)
-        self._do(tasks.NodeJoined(rank, self._launcher.slots))
-
-    def draining(self, rank: int) -> None:
-        """A node is to take no more tasks."""
-        self._draining.add(rank)
-        asyncio.get_running_loop().call_soon(self._do, tasks.NodeDraining(rank))
-
-    def lost(self, rank: int, reason: str) -> None:
-        """A node died."""
-        _logger.warning("%s; replacing it, and sending what ran there again", reason)
-        self._draining.discard(rank)
-        self._do(tasks.NodeLost(rank, reason))
-
-    def removed(self, rank: int, reason: str) -> None:
-        """No node will have this rank for now."""
-        self._draining.discard(rank)
-        self._do(tasks.NodeRemoved(rank, reason))
-
-    def changed(self) -> None:
-        """The nodes have changed. What waits fails when none is left to wait for: it would wait for ever."""
-        if self.state != "ready" or not self._fleet.hopeless:
-            return
-        error = NodeStartError(self._fleet.failure or f"Pool {self.name!r} has no nodes; add some with resize().")
-        works = tuple(self._works.values())
-        for work in works:
-            settle(work, error)
-        self._do(tasks.Cancel(tuple(work.task for work in works)))
-        self._finish_broadcasts()
-
-    def busy(self, rank: int) -> int:
-        """Slots in use on a node."""
-        return self._tasks.busy(rank)
-
-    def say(self, text: str) -> None:
-        """Tell the user."""
-        self._say(text)
-
-    def resize(self, wanted: Nodes) -> None:
+    def resize(self, wanted: Nodes, group: str | None = None) -> None:
         """Change how many nodes there are. Nodes that go finish their tasks first."""
-        self._fleet.resize(wanted)
+        name = group if group is not None else next(iter(self._launchers))
+        self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+
+    def request_resources(self, floor: Sequence[Demand]) -> None:
+        """Keep room for these, whether it is used or not."""
+        self._tell(plane.Floor(tuple(floor)))
+
+    def unfit(self, needs: Needs) -> str:
+        """What is wrong with `needs`, where no node could ever hold them; empty where one could."""
+        return self._ready().tasks.unfit(needs)
+
+    def fund(self, budget: float | None) -> None:
+        """Change the budget."""
+        self._tell(plane.Fund(budget))
 
     # Looking at it.
 
@@ -377,24 +395,12 @@ class Pool:
 
     def snapshot(self) -> PoolSnapshot:
         """What there is now."""
-        return PoolSnapshot(
-            name=self.name,
-            state=self.state,
-            provider=self._launcher.provider_name,
-            nodes=self._fleet.views(),
-            queued=self._tasks.queued,
-            running=self._tasks.running,
-            done=self._done,
-            failed=self._failed,
-            min=self._fleet.wanted.min,
-            max=self._fleet.wanted.ceiling,
-            desired=self._fleet.desired,
-        )
+        return view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, self._done, self._failed)
+
+    def decisions(self) -> list[DecisionEvent]:
+        """The latest decisions, oldest first."""
+        return [] if self._plane is None else list(self._plane.decisions)
 
 
 def _now() -> float:
     return time.monotonic()
-
-
-def _listed(ranks: Iterable[int]) -> str:
-    return ", ".join(map(str, ranks)) or "none"

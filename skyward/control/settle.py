@@ -1,9 +1,15 @@
 """How a task ends for its caller: exactly once, with a result or with one error that says what happened."""
 
-from typing import Literal
-
+from skyward.control.task_messages import Outcome
 from skyward.control.work import Arrived, Work
-from skyward.errors import NodeLostError, TaskCancelledError, TaskTimeoutError
+from skyward.errors import (
+    BudgetExhaustedError,
+    NodeLostError,
+    NodeStartError,
+    NoGroupFitsError,
+    TaskCancelledError,
+    TaskTimeoutError,
+)
 from skyward.wire.failure import Failure
 
 __all__ = ["settle"]
@@ -11,7 +17,7 @@ __all__ = ["settle"]
 
 def settle(
     work: Work,
-    outcome: Literal["value", "error", "timeout", "cancelled", "lost"] | BaseException,
+    outcome: Outcome | BaseException,
     reason: str = "",
     arrived: Arrived | None = None,
 ) -> None:
@@ -36,7 +42,7 @@ def settle(
 
 def _error(
     work: Work,
-    outcome: Literal["value", "error", "timeout", "lost"] | BaseException,
+    outcome: Outcome | BaseException,
     reason: str,
     arrived: Arrived | None,
 ) -> BaseException:
@@ -53,6 +59,12 @@ def _error(
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
             return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+        case "unfit":
+            return NoGroupFitsError(f"{name}() asks for {reason}.")
+        case "abandoned":
+            return NodeStartError(reason)
+        case "unfunded":
+            return BudgetExhaustedError(f"{name}() did not run: {reason}.")
         case _:
             failure = arrived.decode() if arrived is not None else None
             if isinstance(failure, Failure):

@@ -1,6 +1,7 @@
 """What a pool looks like at one moment."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from skyward.control.lifecycle import NodeState, PoolState
 
@@ -12,23 +13,36 @@ class NodeView:
     """One node.
 
     Attributes:
+        state: where it is; "stopping" from when it takes no part any more until its machine is gone.
         phase: what it is doing while it waits.
         slots, busy: how many tasks it runs at once, and how many it has.
         received: bytes of blobs sent to it.
+        group: of which it is.
+        hourly_price: of its machine, USD.
+        age: seconds since its machine was asked for.
     """
 
     rank: int
-    state: NodeState
+    state: NodeState | Literal["stopping"]
     phase: str
     address: str
     slots: int
     busy: int
     received: int
+    group: str = ""
+    hourly_price: float = 0.0
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """One pool: its nodes by rank, and its tasks by number. `min`, `max` and `desired` count nodes."""
+    """One pool: its nodes by rank, and its tasks by number.
+
+    Attributes:
+        min, max, desired: nodes, over all groups.
+        policy: what decides how many there are.
+        spent, per_hour, budget: USD; `budget` is None for no limit.
+    """
 
     name: str
     state: PoolState
@@ -41,3 +55,7 @@ class PoolSnapshot:
     min: int
     max: int
     desired: int
+    policy: str = ""
+    spent: float = 0.0
+    per_hour: float = 0.0
+    budget: float | None = None

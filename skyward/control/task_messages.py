@@ -1,9 +1,12 @@
 """What the task manager is told, and what it says must be done."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from skyward.specs.needs import NOTHING, Needs, Resources
+
 __all__ = [
+    "Abandon",
     "Broadcast",
     "BroadcastEnded",
     "Cancel",
@@ -16,6 +19,7 @@ __all__ = [
     "NodeJoined",
     "NodeLost",
     "NodeRemoved",
+    "Outcome",
     "Recall",
     "Send",
     "Settle",
@@ -30,11 +34,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """New tasks, in order. `target`: the rank they must run on. `replayable`: may run again from the start."""
+    """New tasks of one shape, in order.
+
+    Attributes:
+        target: the rank they must run on.
+        replayable: they may run again from the start.
+        needs: what each of them asks of its node.
+    """
 
     tasks: tuple[int, ...]
     target: int | None = None
     replayable: bool = True
+    needs: Needs = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +53,22 @@ class Broadcast:
     """One task on every node there is, and on those that join while any of them runs.
 
     The nodes there are at the start share the data among them; those that join later find their share empty. Where
-    there is no node yet, it waits for the first.
+    there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out.
     """
 
     broadcast: int
+    needs: Needs = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined:
-    """A node can take `slots` tasks at once."""
+    """A node can take `slots` tasks at once, as far as its resources go."""
 
     rank: int
     slots: int
+    group: str = ""
+    resources: Resources = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +126,14 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon:
+    """What waits will find no node any more: none can be had, or none can be paid."""
+
+    reason: str
+    outcome: Literal["abandoned", "unfunded"] = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -126,8 +149,13 @@ type Message = (
     | Delivered
     | Ended
     | Cancel
+    | Abandon
     | Tick
 )
+
+type Outcome = Literal["value", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded"]
+"""How a task ends. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for cannot
+be had, or paid."""
 
 
 # Effects.
@@ -170,10 +198,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A task is over. `reason` says why it was lost."""
+    """A task is over. `reason` says why, where it has no result and no exception of its own."""
 
     task: int
-    outcome: Literal["value", "error", "timeout", "cancelled", "lost"]
+    outcome: Outcome
     reason: str = ""
 
 

@@ -1,21 +1,21 @@
 """The task manager: which task goes to which node, and how each task ends. Decides; does nothing.
 
-Tasks wait in one FIFO queue and go round robin to nodes with a free slot. While tasks are short, a node is also given
-a few ahead of time (`prefetch`), so that it does not idle for a round trip after each; what turns out to wait behind a
-long task is recalled as soon as another node could run it.
+Tasks wait in FIFO order and go round robin to nodes with a free slot and what else they need; a task that fits nowhere
+now does not hold up those of another shape. While tasks are short, a node is also given a few ahead of time
+(`prefetch`), so that it does not idle for a round trip after each; what turns out to wait behind a long task is
+recalled as soon as another node could run it.
 
 Each task ends exactly once. A task whose node dies goes back to the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would then double work.
 """
 
 import itertools
-from bisect import insort
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
+from skyward.control.slots import NodeSlots, SlotTable
 from skyward.control.task_messages import (
+    Abandon,
     Broadcast,
     BroadcastEnded,
     Cancel,
@@ -28,6 +28,7 @@ from skyward.control.task_messages import (
     NodeJoined,
     NodeLost,
     NodeRemoved,
+    Outcome,
     Recall,
     Send,
     Settle,
@@ -36,6 +37,9 @@ from skyward.control.task_messages import (
     Submitted,
     Tick,
 )
+from skyward.control.waiting import WaitingTasks
+from skyward.scaling.snapshot import Demand, Group
+from skyward.specs.needs import NOTHING, Needs, held
 
 __all__ = ["TaskManager"]
 
@@ -51,6 +55,7 @@ RECALL_AFTER = 0.05
 class _Task:
     target: int | None
     replayable: bool
+    needs: Needs = NOTHING
     node: int | None = None
     started: bool = False
     cancelled: bool = False
@@ -61,40 +66,31 @@ class _Task:
     share: tuple[int, int] | None = None
 
 
-@dataclass(slots=True)
-class _Node:
-    slots: int
-    tasks: dict[int, None] = field(default_factory=dict)
-    quiet_since: float = 0.0
-
-    @property
-    def free(self) -> int:
-        return self.slots - len(self.tasks)
-
-
 @dataclass
 class TaskManager:
     """State of the queue. `handle` is the only way in; it returns what to do.
 
     Attributes:
         retries: how often a task is sent again after its node died.
+        groups: what nodes there may be; a task that none of them could hold ends at once. Empty: any may come.
     """
 
     retries: int = 3
+    groups: tuple[Group, ...] = ()
+    idle_since: float | None = None
+    task_seconds: float | None = None
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     _tasks: dict[int, _Task] = field(default_factory=dict)
-    _queue: deque[int] = field(default_factory=deque)
-    _pinned: dict[int, deque[int]] = field(default_factory=dict)
-    _nodes: dict[int, _Node] = field(default_factory=dict)
-    _order: list[int] = field(default_factory=list)
-    _cursor: int = 0
-    _broadcasts: dict[int, set[int]] = field(default_factory=dict)
-    _mean_seconds: float | None = None
+    _waiting: WaitingTasks = field(default_factory=WaitingTasks)
+    _table: SlotTable = field(default_factory=SlotTable)
+    _broadcasts: dict[int, tuple[set[int], Needs]] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
 
     def number(self) -> int:
         """A number for a new task or broadcast."""
         return next(self._numbers)
+
+    # Looking at it.
 
     @property
     def queued(self) -> int:
@@ -102,19 +98,42 @@ class TaskManager:
         return len(self._tasks) - self.running
 
     @property
+    def waiting(self) -> bool:
+        """Whether anything waits for a node: a task, or a broadcast that has found none yet."""
+        return len(self._tasks) > self._table.busy or any(not members for members, _ in self._broadcasts.values())
+
+    @property
     def running(self) -> int:
         """Tasks that occupy a slot."""
-        return sum(min(node.slots, len(node.tasks)) for node in self._nodes.values())
+        return self._table.busy
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The nodes that take tasks."""
-        return tuple(self._order)
+        return self._table.ranks
 
     def busy(self, rank: int) -> int:
         """Slots in use on a node."""
-        node = self._nodes.get(rank)
-        return 0 if node is None else min(node.slots, len(node.tasks))
+        node = self._table.nodes.get(rank)
+        return 0 if node is None else node.busy
+
+    def busy_in(self, group: str) -> int:
+        """Slots in use on the nodes of a group."""
+        return self._table.busy_in.get(group, 0)
+
+    def node(self, rank: int) -> NodeSlots | None:
+        """The slots of a node."""
+        return self._table.nodes.get(rank)
+
+    def demands(self) -> tuple[Demand, ...]:
+        """What waits for any node that fits, by shape; what was sent ahead of time counts as waiting too."""
+        surplus = self.queued - len(self._waiting) - self._waiting.pinned
+        demands = [Demand(count, needs) for needs, count in self._waiting.counts()]
+        return (*demands, Demand(surplus)) if surplus else tuple(demands)
+
+    def idle_for(self, now: float) -> float:
+        """Seconds since it last had a task; 0 while it has one."""
+        return 0.0 if self._tasks or self.idle_since is None else now - self.idle_since
 
     def node_of(self, task: int) -> int | None:
         """Where a task was sent last."""
@@ -125,23 +144,32 @@ class TaskManager:
         """Whether any node holds tasks that it has no slot for, so that time matters."""
         return bool(self._ahead)
 
+    def unfit(self, needs: Needs) -> str:
+        """What is wrong with `needs`, where no node could ever hold them; empty where one could."""
+        if not needs or not self.groups or any(group.max and group.can_hold(needs) for group in self.groups):
+            return ""
+        have = "; ".join(f"{group.name!r} has {held(group.resources, group.capabilities)}" for group in self.groups)
+        return f"{needs}, which no node of this pool can ever have: {have}"
+
+    # The step.
+
     def handle(self, message: Message, now: float) -> list[Effect]:
         """Take `message` at time `now`, in seconds of any steady clock; what must be done about it, in order."""
         effects: list[Effect] = []
         match message:
-            case Submitted(tasks, target, replayable):
-                self._submit(tasks, target, replayable)
-            case Broadcast(broadcast):
-                self._open_broadcast(broadcast, effects)
-            case NodeJoined(rank, slots):
-                self._join(rank, slots, now, effects)
+            case Submitted():
+                self._submit(message, effects)
+            case Broadcast(broadcast, needs):
+                self._open_broadcast(broadcast, needs, effects)
+            case NodeJoined():
+                self._join(message, now, effects)
             case NodeDraining(rank):
                 self._drain(rank, effects)
             case NodeLost(rank, reason):
                 self._lose(rank, reason, effects)
             case NodeRemoved(rank, reason):
                 self._lose(rank, reason, effects)
-                for task in tuple(self._pinned.pop(rank, ())):
+                for task in self._waiting.drop_pinned(rank):
                     self._settle(task, "lost", reason, effects)
             case Started(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -155,52 +183,72 @@ class TaskManager:
                 self._end(message, now, effects)
             case Cancel(tasks):
                 self._cancel(tasks, effects)
+            case Abandon(reason, outcome):
+                waiting = {task for task, record in self._tasks.items() if record.node is None}
+                self._settle_waiting(waiting, outcome, reason, effects)
+                for broadcast in [number for number, (members, _) in self._broadcasts.items() if not members]:
+                    del self._broadcasts[broadcast]
+                    effects.append(BroadcastEnded(broadcast))
             case Tick():
                 self._recall(now, effects)
         self._dispatch(now, effects)
+        if not self._tasks and (self.idle_since is None or effects):
+            self.idle_since = now
         return effects
 
-    def _submit(self, tasks: Iterable[int], target: int | None, replayable: bool) -> None:
-        queue = self._queue if target is None else self._pinned.setdefault(target, deque())
-        for task in tasks:
-            self._tasks[task] = _Task(target, replayable)
-            queue.append(task)
+    def _submit(self, new: Submitted, effects: list[Effect]) -> None:
+        for task in new.tasks:
+            self._tasks[task] = _Task(new.target, new.replayable, new.needs)
+            self._waiting.add(task, new.needs, new.target)
+        if reason := self.unfit(new.needs):
+            self._waiting.discard(new.tasks)
+            for task in new.tasks:
+                self._settle(task, "unfit", reason, effects)
 
-    def _open_broadcast(self, broadcast: int, effects: list[Effect]) -> None:
-        self._broadcasts[broadcast] = set()
-        for position, rank in enumerate(self._order):
-            self._add_member(broadcast, rank, (position, len(self._order)), effects)
+    def _open_broadcast(self, broadcast: int, needs: Needs, effects: list[Effect]) -> None:
+        self._broadcasts[broadcast] = set(), needs
+        ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], needs)]
+        for position, rank in enumerate(ranks):
+            self._add_member(broadcast, rank, (position, len(ranks)), effects)
+
+    def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
+        """Whether a node could take a task of this shape when it is empty."""
+        if not needs:
+            return True
+        in_use = [held.resources for held in node.tasks.values()]
+        whole = {name: free + sum(used.get(name, 0.0) for used in in_use) for name, free in node.free.items()}
+        return needs.fit(whole, node.capabilities)
 
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
-        self._tasks[task] = _Task(rank, replayable=True, broadcast=broadcast, share=share)
-        self._broadcasts[broadcast].add(task)
-        self._pinned.setdefault(rank, deque()).append(task)
+        members, needs = self._broadcasts[broadcast]
+        self._tasks[task] = _Task(rank, replayable=True, needs=needs, broadcast=broadcast, share=share)
+        members.add(task)
+        self._waiting.add(task, needs, rank)
         effects.append(Member(broadcast, task, rank))
 
-    def _join(self, rank: int, slots: int, now: float, effects: list[Effect]) -> None:
+    def _join(self, joined: NodeJoined, now: float, effects: list[Effect]) -> None:
+        rank = joined.rank
+        self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
+        if not self._broadcasts:
+            return
         known = {record.target for record in self._tasks.values() if record.broadcast is not None}
-        if rank not in self._nodes:
-            self._nodes[rank] = _Node(slots, quiet_since=now)
-        if rank not in self._order:
-            insort(self._order, rank)
         if rank not in known:
-            for broadcast, members in self._broadcasts.items():
-                size = max((self._tasks[task].share or (0, 0))[1] for task in members) if members else 0
-                self._add_member(broadcast, rank, (size, size) if size else (0, 1), effects)
+            for broadcast, (members, needs) in self._broadcasts.items():
+                if self._could_hold(self._table.nodes[rank], needs):
+                    size = max((self._tasks[task].share or (0, 0))[1] for task in members) if members else 0
+                    self._add_member(broadcast, rank, (size, size) if size else (0, 1), effects)
 
     def _drain(self, rank: int, effects: list[Effect]) -> None:
-        if rank in self._order:
-            self._order.remove(rank)
-            self._recall_surplus(rank, self._nodes[rank], len(self._tasks), effects)
+        if self._table.takes(rank):
+            self._table.retire(rank)
+            self._recall_surplus(rank, self._table.nodes[rank], len(self._tasks), effects)
 
     def _lose(self, rank: int, reason: str, effects: list[Effect]) -> None:
-        node = self._nodes.pop(rank, None)
+        node = self._table.remove(rank)
         if node is None:
             return
         self._ahead.discard(rank)
-        if rank in self._order:
-            self._order.remove(rank)
         again: list[int] = []
         for position, task in enumerate(node.tasks):
             record = self._tasks[task]
@@ -219,19 +267,15 @@ class TaskManager:
         record = self._tasks[task]
         record.node, record.started, record.recalled = None, False, False
         record.attempt += 1
-        queue = self._queue if record.target is None else self._pinned.setdefault(record.target, deque())
-        queue.appendleft(task)
+        self._waiting.put_back(task, record.needs, record.target)
 
     def _end(self, ended: Ended, now: float, effects: list[Effect]) -> None:
         record = self._tasks.get(ended.task)
         if record is None or record.node != ended.rank:
             return  # it was over already, or runs elsewhere by now
-        node = self._nodes.get(ended.rank)
-        if node is not None:
-            node.tasks.pop(ended.task, None)
-            node.quiet_since = now
-            if node.free >= 0:
-                self._ahead.discard(ended.rank)
+        node = self._table.release(ended.rank, ended.task, now)
+        if node is not None and node.spare >= 0:
+            self._ahead.discard(ended.rank)
         match ended.outcome:
             case "returned" if not record.cancelled:
                 self._requeue(ended.task)
@@ -244,27 +288,19 @@ class TaskManager:
             case "returned" | "lost":
                 self._settle(ended.task, "cancelled", "", effects)
             case outcome:
-                mean = self._mean_seconds
-                self._mean_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
+                mean = self.task_seconds
+                self.task_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
                 self._settle(ended.task, outcome, "", effects)
 
-    def _settle(
-        self,
-        task: int,
-        outcome: Literal["value", "error", "timeout", "cancelled", "lost"],
-        reason: str,
-        effects: list[Effect],
-    ) -> None:
+    def _settle(self, task: int, outcome: Outcome, reason: str, effects: list[Effect]) -> None:
         record = self._tasks.pop(task)
         effects.append(Settle(task, outcome, reason))
         if record.broadcast is not None:
-            self._broadcasts[record.broadcast].discard(task)
-            self._close_if_over(record.broadcast, effects)
-
-    def _close_if_over(self, broadcast: int, effects: list[Effect]) -> None:
-        if not self._broadcasts[broadcast]:
-            del self._broadcasts[broadcast]
-            effects.append(BroadcastEnded(broadcast))
+            members, _ = self._broadcasts[record.broadcast]
+            members.discard(task)
+            if not members:
+                del self._broadcasts[record.broadcast]
+                effects.append(BroadcastEnded(record.broadcast))
 
     def _cancel(self, tasks: Iterable[int], effects: list[Effect]) -> None:
         waiting: set[int] = set()
@@ -277,25 +313,26 @@ class TaskManager:
                 effects.append(Stop(task, record.node))
             else:
                 waiting.add(task)
-        if waiting:
-            self._queue = deque(task for task in self._queue if task not in waiting)
-            for rank, queue in self._pinned.items():
-                self._pinned[rank] = deque(task for task in queue if task not in waiting)
-            for task in sorted(waiting):
-                self._settle(task, "cancelled", "", effects)
+        self._settle_waiting(waiting, "cancelled", "", effects)
+
+    def _settle_waiting(self, tasks: set[int], outcome: Outcome, reason: str, effects: list[Effect]) -> None:
+        if tasks:
+            self._waiting.discard(tasks)
+            for task in sorted(tasks):
+                self._settle(task, outcome, reason, effects)
 
     def _recall(self, now: float, effects: list[Effect]) -> None:
         """Take back what waits behind a long task, as far as other nodes have free slots for it."""
-        room = sum(max(0, node.free) for node in self._nodes.values()) if not self._queue else 0
+        room = sum(max(0, node.spare) for node in self._table.nodes.values()) if not self._waiting else 0
         for rank in tuple(self._ahead):
-            node = self._nodes[rank]
+            node = self._table.nodes[rank]
             if room <= 0:
                 return
             if now - node.quiet_since < RECALL_AFTER:
                 continue
             room -= self._recall_surplus(rank, node, room, effects)
 
-    def _recall_surplus(self, rank: int, node: _Node, most: int, effects: list[Effect]) -> int:
+    def _recall_surplus(self, rank: int, node: NodeSlots, most: int, effects: list[Effect]) -> int:
         """Recall up to `most` tasks that a node has no slot for, the last sent first; how many."""
         recalled = 0
         for task in list(node.tasks)[node.slots :][::-1]:
@@ -307,38 +344,27 @@ class TaskManager:
         return recalled
 
     def _dispatch(self, now: float, effects: list[Effect]) -> None:
-        for rank in tuple(self._pinned) if self._pinned else ():
-            queue, node = self._pinned[rank], self._nodes[rank] if rank in self._order else None
-            while queue and node is not None and node.free > 0:
-                self._send(queue.popleft(), rank, node, now, effects)
-            if not queue:
-                del self._pinned[rank]
-        if not self._queue:
-            return
-        for ahead in (0, self._prefetch()):
-            full = 0
-            while self._queue and full < len(self._order):
-                self._cursor %= len(self._order)
-                rank = self._order[self._cursor]
-                node = self._nodes[rank]
-                self._cursor += 1
-                if node.free + ahead > 0:
-                    full = 0
-                    self._send(self._queue.popleft(), rank, node, now, effects)
-                else:
-                    full += 1
+        for rank in self._waiting.targets():
+            node = self._table.nodes.get(rank) if self._table.takes(rank) else None
+            while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
+                if not node.fits(self._tasks[task].needs):
+                    break
+                self._send(self._waiting.take_pinned(rank), rank, now, effects)
+        for needs in self._waiting.shapes():
+            while self._waiting.has(needs) and (free := self._table.next_free(needs)) is not None:
+                self._send(self._waiting.take(needs), free, now, effects)
+        if self._waiting.has(NOTHING) and (ahead := self._prefetch()):
+            while self._waiting.has(NOTHING) and (free := self._table.next_ahead(ahead)) is not None:
+                self._send(self._waiting.take(NOTHING), free, now, effects)
 
     def _prefetch(self) -> int:
-        if self._mean_seconds is None:
+        if self.task_seconds is None:
             return 0
-        return min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self._mean_seconds, 1e-6)))
+        return min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.task_seconds, 1e-6)))
 
-    def _send(self, task: int, rank: int, node: _Node, now: float, effects: list[Effect]) -> None:
+    def _send(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
         record = self._tasks[task]
         record.node = rank
-        if not node.tasks:
-            node.quiet_since = now
-        node.tasks[task] = None
-        if node.free < 0:
+        if self._table.hold(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
         effects.append(Send(task, rank, record.attempt, record.share))

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
+from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode
@@ -135,6 +136,7 @@ class Work:
         sink: takes its output.
         stream: for a generator function, where its elements go.
         feeders: its input streams.
+        needs: what it asks of its node.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
     """
@@ -146,6 +148,7 @@ class Work:
     timeout: float | None = None
     stream: StreamBuffer | None = None
     feeders: tuple[Feeder, ...] = ()
+    needs: Needs = NOTHING
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from skyward.specs.needs import NOTHING, Needs, Resources
     from skyward.specs.nodes import Executor, Nodes, NodesLike, Worker
     from skyward.specs.options import Console, OptionFields, Options, Selection
-    from skyward.specs.resolve import DEFAULT_GROUP, ComputeFields, GroupsLike, Resolved, resolve, resolve_groups
+    from skyward.specs.resolve import DEFAULT_GROUP, ComputeFields, GroupsLike, Resolved, resolve_groups
     from skyward.specs.spec import Allocation, Architecture, Spec, SpecFields
     from skyward.values import FrozenMap
 
@@ -38,7 +38,6 @@ __all__ = [
     "SpecFields",
     "Volume",
     "Worker",
-    "resolve",
     "resolve_groups",
 ]
 
@@ -52,7 +51,6 @@ _HOMES = {
         "ComputeFields",
         "GroupsLike",
         "Resolved",
-        "resolve",
         "resolve_groups",
     ),
     "skyward.specs.spec": ("Allocation", "Architecture", "Spec", "SpecFields"),
@@ -69,7 +67,6 @@ if not TYPE_CHECKING:  # the type checkers would take every name for public
         for home, names in _HOMES.items():
             if name in names:
                 module = import_module(home)
-                # All of them at once: `resolve` is a module as well as a function.
                 globals().update({each: getattr(module, each) for each in names})
                 return globals()[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

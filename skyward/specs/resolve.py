@@ -3,16 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, Final
 
-from skyward.errors import NoGroupFitsError, SpecError
-from skyward.specs.needs import Needs, held
+from skyward.errors import SpecError
 from skyward.specs.options import OptionFields, Options
 from skyward.specs.spec import Spec, SpecFields
 from skyward.values import FrozenMap, closest
 
-__all__ = ["DEFAULT_GROUP", "ComputeFields", "GroupsLike", "Resolved", "resolve", "resolve_groups"]
+__all__ = ["DEFAULT_GROUP", "ComputeFields", "GroupsLike", "Resolved", "resolve_groups"]
 
 DEFAULT_GROUP: Final = "default"
 """The group of a pool that names none."""
@@ -67,33 +65,6 @@ class Resolved:
     groups: FrozenMap[str, tuple[Spec, ...]]
     options: Options
 
-    def check_fits(self, needs: Needs, what: str) -> None:
-        """Check that an empty node of some group could hold `needs`.
-
-        Args:
-            needs: what is asked of one node.
-            what: who asks, as the start of a sentence: "`train(...)`".
-
-        Raises:
-            NoGroupFitsError: none ever could; says what each has.
-        """
-        if not needs or any(needs.fit(resources, able) for _, resources, able in self._held):
-            return
-        have = "; ".join(f"{whose} has {held(resources, able)}" for whose, resources, able in self._held)
-        raise NoGroupFitsError(
-            f"{what} asks for {needs}, which no node of this pool can ever have: {have}. Ask for less, or say what the "
-            "nodes have, as in `sky.Spec(resources={'GPU': 1}, capabilities={'gpu'})`."
-        )
-
-    @cached_property
-    def _held(self) -> list[tuple[str, FrozenMap[str, float], frozenset[str]]]:
-        """What a node of each spec has, and whose node it is."""
-        return [
-            ("a node" if name == DEFAULT_GROUP else f"a node of {name!r}", spec.node_resources, spec.node_capabilities)
-            for name, specs in self.groups.items()
-            for spec in specs
-        ]
-
 
 def resolve_groups(
     specs: Sequence[Spec], options: Options | None, given: Mapping[str, Any], name: str | None = None
@@ -126,15 +97,6 @@ def resolve_groups(
     resolved = Resolved(groups, _options(options, knobs))
     _check_limits(resolved)
     return resolved
-
-
-def resolve(
-    specs: Sequence[Spec], options: Options | None, given: Mapping[str, Any], name: str | None = None
-) -> tuple[tuple[Spec, ...], Options]:
-    """The specs of the only group, and the options. See `resolve_groups`."""
-    resolved = resolve_groups(specs, options, given, name)
-    (only,) = resolved.groups.values()
-    return only, resolved.options
 
 
 def _check_name(name: object, what: str, example: str) -> None:

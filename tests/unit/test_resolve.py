@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from skyward import Nodes, NoGroupFitsError, Options, Spec, SpecError, Worker
-from skyward.specs import ComputeFields, Needs, OptionFields, Resolved, SpecFields, resolve_groups
+from skyward import Nodes, Options, Spec, SpecError, Worker
+from skyward.specs import ComputeFields, OptionFields, Resolved, SpecFields, resolve_groups
 
 pytestmark = pytest.mark.unit
 
@@ -181,37 +181,3 @@ def test_the_pool_starts_within_its_limit(given: dict[str, Any], fewest: int) ->
     )
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         resolve_groups((), None, {**given, "max_nodes": 2})
-
-
-# What no group can hold.
-
-
-@pytest.mark.parametrize(
-    ("needs", "fits"),
-    [
-        (Needs(), True),
-        (Needs({"CPU": 4}), True),
-        (Needs({"GPU": 1}, {"gpu", "t4"}), True),
-        (Needs({"L4": 1}), True),
-        (Needs({"CPU": 4.5}), False),
-        (Needs({"CPU": 1, "GPU": 1}), False),
-        (Needs({}, {"gpu", "highmem"}), False),
-    ],
-)
-def test_whether_some_group_fits(needs: Needs, fits: bool) -> None:
-    resolved = with_groups({"cpu": CPU, "gpu": [GPU, Spec(accelerator="L4")]})
-    if fits:
-        resolved.check_fits(needs, "`train(...)`")
-        return
-    expected = (
-        f"`train(...)` asks for {needs}, which no node of this pool can ever have: a node of 'cpu' has 4 CPU; "
-        "a node of 'gpu' has 1 GPU, 1 T4 and can 'gpu', 't4'; a node of 'gpu' has 1 GPU, 1 L4 and can 'gpu', 'l4'. "
-        "Ask for less, or say what the nodes have, as in `sky.Spec(resources={'GPU': 1}, capabilities={'gpu'})`."
-    )
-    with pytest.raises(NoGroupFitsError, match=f"^{re.escape(expected)}$"):
-        resolved.check_fits(needs, "`train(...)`")
-
-
-def test_a_pool_without_groups_says_what_its_nodes_have() -> None:
-    with pytest.raises(NoGroupFitsError, match="can ever have: a node has no resources. Ask for less"):
-        resolve_groups((), None, {}).check_fits(Needs({"GPU": 1}), "`f()`")

@@ -1,0 +1,367 @@
+"""The control plane of one pool: task manager, autoscaler and reconciler, and what they tell each other.
+
+One pure step, `message, now -> effects`. The asyncio shell (`skyward.control.pool`) and the simulator
+(`skyward.simulator`) drive this same class; they differ in the clock, and in who carries the effects out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from skyward.control import machine_messages as machines
+from skyward.control import task_messages as tasks
+from skyward.control.autoscaler import Autoscaler
+from skyward.control.budget import Ledger
+from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
+from skyward.control.places import Place
+from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
+from skyward.control.reconciler import Reconciler
+from skyward.control.requesting import Limits
+from skyward.control.tasks import TaskManager
+from skyward.control.view import View
+from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot
+
+__all__ = ["ControlPlane", "PlaneSettings"]
+
+RECALL_TICK = 0.05
+"""Seconds between looks at tasks that wait on a node they have no slot on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneSettings:
+    """What a control plane is made with. Times in seconds.
+
+    Attributes:
+        places: where the machines of each group come from, the preferred place first.
+        thresholds: nodes of each group that must be up before work starts; a group left out needs its minimum.
+        retries: how often a task is sent again after its node died.
+        cooldown, idle_timeout: of the autoscaler.
+        tick: between checks of the nodes against what is wanted, and of the deadlines.
+        max_nodes: over all groups; None for no limit but theirs.
+        budget: USD in all; None for no limit.
+        look_gap: at least, between looks of the autoscaler that new tasks cause.
+    """
+
+    groups: tuple[Group, ...]
+    places: Mapping[str, tuple[Place, ...]]
+    thresholds: Mapping[str, int] = field(default_factory=dict)
+    retries: int = 3
+    cooldown: float = 30.0
+    idle_timeout: float = 60.0
+    tick: float = 15.0
+    max_nodes: int | None = None
+    budget: float | None = None
+    look_gap: float = 0.05
+    limits: Limits = field(default_factory=Limits)
+
+
+class ControlPlane:
+    """The state of one pool. `handle` is the only way in; it returns what to do, in order.
+
+    Attributes:
+        decisions: the latest decisions.
+        ready: whether enough nodes were up once.
+        failure: why nodes cannot be had; empty while they can.
+    """
+
+    def __init__(self, settings: PlaneSettings, policy: Policy) -> None:
+        self.settings = settings
+        self.policy = policy
+        self.groups = {group.name: group for group in settings.groups}
+        self.tasks = TaskManager(settings.retries, settings.groups)
+        self.ledger = Ledger(settings.budget)
+        self.reconciler = Reconciler(settings.places, self.ledger, settings.limits)
+        self.autoscaler = Autoscaler(policy, settings.cooldown)
+        self.decisions = DecisionLog()
+        self._view = View(self.groups, self.tasks, self.reconciler.book, self.ledger)
+        self.ready = False
+        self.failure = ""
+        self.broke = False
+        self._floor: tuple[Demand, ...] = ()
+        self._draining: set[int] = set()
+        self._boot_seconds: float | None = None
+        self._looked_at = float("-inf")
+        self._look_at: float | None = None
+        self._reconciled_at = 0.0
+        self._recalled_at = float("-inf")
+
+    # The step.
+
+    def handle(self, message: Message, now: float) -> list[Effect]:
+        """Take `message` at time `now`, in seconds of any steady clock."""
+        effects: list[Effect] = []
+        match message:
+            case tasks.Submitted(target=target) if target is not None and target in self._draining:
+                self._reconcile(machines.DrainRefused(target), now, effects)
+                self._do_task(message, now, effects)
+            case (
+                tasks.Submitted()
+                | tasks.Ended()
+                | tasks.Started()
+                | tasks.Delivered()
+                | tasks.Broadcast()
+                | tasks.Cancel()
+                | tasks.Abandon()
+            ):
+                self._do_task(message, now, effects)
+            case Open():
+                self._reconciled_at = self._looked_at = now
+                first = {g.name: max(g.min, self._threshold(g)) for g in self.groups.values()}
+                self._reconcile(machines.Desired(first), now, effects)
+            case Resize(bounds):
+                self._resize(bounds, now, effects)
+            case Floor(demands):
+                self._floor = demands
+                self._look(now, effects)
+            case Fund(budget):
+                self._fund(budget, now, effects)
+            case Tick():
+                self._tick(now, effects)
+            case _:
+                self._reconcile(message, now, effects)
+        if self.ledger.budget is not None and not self.broke and self.ledger.exhausted(now):
+            self._go_broke(now, effects)
+        self._after(now, effects)
+        return effects
+
+    def close(self, now: float) -> list[Effect]:
+        """Give every machine back, whatever runs there; `Gone` is still wanted of each."""
+        return [*self.reconciler.close(now)]
+
+    # Tasks.
+
+    def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
+        if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
+            self._wake(message, now, effects)
+        effects.extend(self.tasks.handle(message, now))
+        for rank in [rank for rank in self._draining if self._is_empty(rank)]:
+            self._draining.discard(rank)
+            self._reconcile(machines.Emptied(rank), now, effects)
+
+    def _is_empty(self, rank: int) -> bool:
+        node = self.tasks.node(rank)
+        return node is None or not node.tasks
+
+    def _wake(self, message: tasks.Submitted | tasks.Broadcast, now: float, effects: list[Effect]) -> None:
+        """Get a node where there is none: there is work."""
+        able = [group for group in self.groups.values() if group.max and group.can_hold(message.needs)]
+        if able and not self.broke:
+            group = min(able, key=lambda each: each.hourly_price)
+            after = {**self.desired, group.name: 1}
+            self._decide("policy", after, "a task came and there is no node", now, effects)
+
+    # Machines.
+
+    def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
+        before = dict(self.desired)
+        for effect in self.reconciler.handle(message, now):
+            match effect:
+                case machines.Left(rank, reason, again):
+                    self._draining.discard(rank)
+                    self._left(rank, reason, again, now, effects)
+                case machines.GiveUp(_, rank, reason):
+                    self.failure = f"could not start node {rank}: {reason}"
+                case _:
+                    pass
+            effects.append(effect)
+            match effect:
+                case machines.Activate(machine, rank, group):
+                    self._draining.discard(rank)
+                    self._joined(machine, rank, self.groups[group], now, effects)
+                case machines.Drain(rank):
+                    self._draining.add(rank)
+                    self._do_task(tasks.NodeDraining(rank), now, effects)
+                case _:
+                    pass
+        if isinstance(message, machines.Lost) and any(self._missing(group) for group in before):
+            self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
+
+    def _missing(self, group: str) -> bool:
+        return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
+
+    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[Effect]) -> None:
+        machine = self.reconciler.book.machines.get(number)
+        if machine is not None and machine.asked and machine.since == now:
+            took = now - machine.asked[0]
+            self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
+        joined = tasks.NodeJoined(rank, group.slots, group.name, group.resources, group.capabilities)
+        self._do_task(joined, now, effects)
+
+    def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[Effect]) -> None:
+        if again:
+            self._do_task(tasks.NodeLost(rank, f"node {rank} died: {reason}"), now, effects)
+        else:
+            self._do_task(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
+
+    def _threshold(self, group: Group) -> int:
+        return self.settings.thresholds.get(group.name, group.min)
+
+    @property
+    def desired(self) -> Mapping[str, int]:
+        """Nodes wanted, by group."""
+        return self.reconciler.desired
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether enough nodes for work to start, or any at all, cannot be had any more."""
+        given_up = len(self.reconciler.given_up)
+        if not given_up:
+            return False
+        if self.ready:
+            return self.reconciler.empty
+        needed = sum(map(self._threshold, self.groups.values()))
+        return sum(self.desired.values()) - given_up < needed
+
+    # How many.
+
+    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[Effect]) -> None:
+        for name, (least, most) in bounds.items():
+            self.groups[name] = replace(self.groups[name], min=least, max=most)
+        self.tasks.groups = tuple(self.groups.values())
+        after = dict(self.desired)
+        for name, (least, most) in bounds.items():
+            after[name] = max(least, min(most, after.get(name, least)))
+        sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
+        if not self.broke:
+            self._decide("user", after, f"resized to {sizes}", now, effects, afresh=True)
+
+    def _decide(
+        self,
+        by: Decider,
+        after: Mapping[str, int],
+        reason: str,
+        now: float,
+        effects: list[Effect],
+        victims: tuple[int, ...] = (),
+        *,
+        afresh: bool = False,
+    ) -> None:
+        self._log(by, dict(self.desired), after, reason, now, effects)
+        self.autoscaler.acted(now)
+        self._reconcile(machines.Desired(after, victims, afresh), now, effects)
+
+    def _look(self, now: float, effects: list[Effect]) -> None:
+        """Ask the policy, and do what is to be done now."""
+        self._looked_at, self._look_at = now, None
+        if not self.ready or self.broke or not self.elastic:
+            return
+        prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
+        room = {name: self.ledger.room(price, now) for name, price in prices.items()}
+        verdict = self.autoscaler.look(self.snapshot(now), room)
+        if verdict is None:
+            return
+        before, after = verdict.before, verdict.after
+        self._log("policy", before, after, verdict.reason, now, effects, verdict.held_back)
+        if verdict.changed:
+            self._reconcile(machines.Desired(after, verdict.victims), now, effects)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of nodes can change by itself."""
+        return any(group.max > group.min for group in self.groups.values())
+
+    # Money.
+
+    def _go_broke(self, now: float, effects: list[Effect]) -> None:
+        self.broke = True
+        spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
+        reason = f"the budget of ${budget:.2f} is reached: ${spent:.2f} spent, and nodes for ${rate:.2f}/h; all drain"
+        self.failure = f"the budget of ${budget:.2f} is spent; raise it to go on"
+        self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
+
+    def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:
+        self.ledger.budget = budget
+        if self.broke and not self.ledger.exhausted(now):
+            self.broke, self.failure = False, ""
+            after = {group.name: group.min for group in self.groups.values()}
+            self._decide("budget", after, "there is a new budget", now, effects, afresh=True)
+
+    # Time.
+
+    @property
+    def next_tick(self) -> float:
+        """When `Tick` is wanted at the latest."""
+        return min(self._due())
+
+    def _due(self) -> Iterable[float]:
+        yield self._reconciled_at + self.settings.tick
+        if self.tasks.waits():
+            yield self._recalled_at + RECALL_TICK
+        if self.reconciler.requester.retry_at is not None:
+            yield self.reconciler.requester.retry_at
+        if not self.broke and (broke_at := self.ledger.exhausted_at()) is not None:
+            yield broke_at
+        if self.ready and self.elastic:
+            yield from self._due_looks()
+
+    def _tick(self, now: float, effects: list[Effect]) -> None:
+        if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
+            self._recalled_at = now
+            self._do_task(tasks.Tick(), now, effects)
+        retry_at = self.reconciler.requester.retry_at
+        if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
+            self._reconciled_at = now
+            self._reconcile(machines.Tick(), now, effects)
+        if self.ready and now >= min(self._due_looks()):
+            self._look(now, effects)
+
+    def _due_looks(self) -> Iterable[float]:
+        yield self._looked_at + self.autoscaler.interval
+        if self._look_at is not None:
+            yield self._look_at
+        if self.tasks.idle_since is not None:
+            idle_at = self.tasks.idle_since + self.settings.idle_timeout + 0.001
+            if idle_at > self._looked_at:
+                yield idle_at
+
+    def _after(self, now: float, effects: list[Effect]) -> None:
+        if not self.ready and self._enough():
+            self.ready = True
+            self.reconciler.opening = False
+            self.autoscaler.begin(now)
+            effects.append(Ready())
+        if self.broke and self.tasks.waiting:
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
+        elif self.ready and self.hopeless and self.tasks.waiting:
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure), now))
+        elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
+            if now >= self._looked_at + self.settings.look_gap:
+                self._look(now, effects)
+            elif self._look_at is None:
+                self._look_at = self._looked_at + self.settings.look_gap
+
+    def _enough(self) -> bool:
+        return all(
+            self.reconciler.book.count(group.name, "active") >= self._threshold(group) for group in self.groups.values()
+        )
+
+    # Looking at it.
+
+    def snapshot(self, now: float) -> Snapshot:
+        """The pool as a policy sees it."""
+        return Snapshot(
+            now=now,
+            groups=tuple(self.groups.values()),
+            counts={name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups},
+            demands=self.tasks.demands(),
+            floor=self._floor,
+            idle_for=self.tasks.idle_for(now),
+            idle_timeout=self.settings.idle_timeout,
+            max_nodes=self.settings.max_nodes,
+            boot_seconds=self._boot_seconds,
+            task_seconds=self.tasks.task_seconds,
+            nodes=self._view.nodes(now),
+        )
+
+    def _log(
+        self,
+        by: Decider,
+        before: Mapping[str, int],
+        after: Mapping[str, int],
+        reason: str,
+        now: float,
+        effects: list[Effect],
+        held_back: str = "",
+    ) -> None:
+        event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)
+        self.decisions.add(event)
+        effects.append(Decided(event))

@@ -1,0 +1,70 @@
+"""What the control plane is told beside what tasks and machines do, and what it says beside what they need."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from skyward.control import machine_messages as machines
+from skyward.control import task_messages as tasks
+from skyward.control.decisions import DecisionEvent
+from skyward.scaling.snapshot import Demand
+
+__all__ = ["Decided", "Effect", "Floor", "Fund", "Message", "Open", "Ready", "Resize", "Tick"]
+
+# Messages.
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Get the first nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Other bounds, by group: the fewest and the most nodes."""
+
+    bounds: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What must fit from now on, whether it is used or not; replaces what was asked for before."""
+
+    demands: tuple[Demand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fund:
+    """Another budget, USD in all; None for no limit."""
+
+    budget: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+type WorldMessage = (
+    machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Gone
+)
+type TaskMessage = (
+    tasks.Submitted | tasks.Broadcast | tasks.Started | tasks.Delivered | tasks.Ended | tasks.Cancel | tasks.Abandon
+)
+type Message = Open | Resize | Floor | Fund | Tick | WorldMessage | TaskMessage
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Enough nodes are up for work to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision was made."""
+
+    event: DecisionEvent
+
+
+type Effect = Ready | Decided | machines.Effect | tasks.Effect

@@ -1,0 +1,70 @@
+"""What a pool looks like at one moment, put together from its control plane and its nodes."""
+
+import time
+from collections.abc import Mapping
+
+from skyward.control.launching import Launcher
+from skyward.control.lifecycle import PoolState
+from skyward.control.machines import Machine
+from skyward.control.node import Node
+from skyward.control.plane import ControlPlane
+from skyward.control.snapshot import NodeView, PoolSnapshot
+
+__all__ = ["view"]
+
+
+def view(
+    plane: ControlPlane,
+    nodes: Mapping[int, Node],
+    name: str,
+    state: PoolState,
+    launchers: Mapping[str, Launcher],
+    done: int,
+    failed: int,
+) -> PoolSnapshot:
+    """The pool now; nodes by rank, those that are going after those that have their ranks."""
+    now = time.monotonic()
+    book = plane.reconciler.book
+    seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
+    groups = plane.groups.values()
+    order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]
+    views = []
+    for machine in order:
+        node = nodes.get(machine.rank) if machine.id in seated else None
+        views.append(
+            NodeView(
+                rank=machine.rank,
+                state=seated.get(machine.id, "stopping"),
+                phase=_phase(machine, node),
+                address="" if node is None else node.address,
+                slots=plane.groups[machine.group].slots,
+                busy=plane.tasks.busy(machine.rank) if machine.id in seated else 0,
+                received=0 if node is None else node.received,
+                group=machine.group,
+                hourly_price=machine.place.hourly_price if machine.place is not None else 0.0,
+                age=now - machine.asked[0] if machine.asked else 0.0,
+            )
+        )
+    return PoolSnapshot(
+        name=name,
+        state=state,
+        provider=", ".join(dict.fromkeys(launcher.provider_name for launcher in launchers.values())),
+        nodes=tuple(views),
+        queued=plane.tasks.queued,
+        running=plane.tasks.running,
+        done=done,
+        failed=failed,
+        min=sum(group.min for group in groups),
+        max=sum(group.max for group in groups),
+        desired=sum(plane.desired.values()),
+        policy=plane.policy.name,
+        spent=plane.ledger.spent(now),
+        per_hour=plane.ledger.per_hour,
+        budget=plane.ledger.budget,
+    )
+
+
+def _phase(machine: Machine, node: Node | None) -> str:
+    if node is not None:
+        return node.phase
+    return "queued" if machine.state == "QUEUED" else "requested"
