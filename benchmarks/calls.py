@@ -1,6 +1,7 @@
 """Figure 1: one call that does nothing, on one node and on two."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchmarks.figure import Aim, Figure, Peer, interleave, median, percentile, timed
 from benchmarks.floors.casty_ask import CastyAsk
@@ -27,7 +28,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
             peers99.append(peer99)
     for nodes in (1, 2):
         with CastyAsk() as floor, Compute(nodes=nodes) as pool:
-            asks, calls = interleave([floor.ask, lambda pool=pool: remote.noop() >> pool], BATCH, rounds)
+            asks, calls = interleave([floor.ask, partial(_call, pool)], BATCH, rounds)
         for part, aim, peers in ((0.5, Aim("ratio", 1.5), peers50), (0.99, None, peers99)):
             yield Figure(
                 f"no-op `>>`, {nodes} node{'s'[: nodes - 1]}, p{part * 100:.0f}",
@@ -57,3 +58,7 @@ def _peers(number: int) -> Iterator[tuple[Peer, Peer]]:
 
     for peer in measured(measure):
         yield peer, Peer(peer.name, None if peer.value is None else percentile(times.pop(0), 0.99) * 1e3, peer.why_not)
+
+
+def _call(pool: Compute) -> None:
+    remote.noop() >> pool

@@ -25,7 +25,8 @@ def figures(settings: Settings) -> Iterator[Figure]:
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell.instance()
-    shell.history_manager.enabled = False
+    if shell.history_manager is not None:
+        shell.history_manager.enabled = False
     problem = _problem(shell, "%load_ext skyward") or _problem(shell, SKY)
     if problem:
         yield Figure(NAME, "ms", None, aim=AIM, note=problem)

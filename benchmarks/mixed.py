@@ -26,7 +26,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
         rest = [timed(lambda: remote.noop() >> pool) for _ in range(2000)]
         for number in range(rounds):
             array = np.full(nbytes, number, dtype=np.uint8)
-            sending = threading.Thread(target=lambda array=array: remote.size(array) >> pool)  # type: ignore[misc]
+            sending = threading.Thread(target=lambda array=array: remote.size(array) >> pool)
             sending.start()
             while sending.is_alive():
                 busy.append(timed(lambda: remote.noop() >> pool))
