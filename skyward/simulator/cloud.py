@@ -79,6 +79,8 @@ class Cloud:
 
     def open(self) -> None:
         """Let time bring what it brings to all machines at once."""
+        if self.faults.until is not None:
+            self.clock.at(self.faults.until, self.end_faults)
         self._again(self.faults.storms, self._storm)
         self._again(self.faults.shortages, self._shortage)
 
@@ -146,6 +148,8 @@ class Cloud:
         self.launched += 1
         if self.faults.spot_loss:
             self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._take, number)
+        if self.faults.false_alarms:
+            self.clock.after(self.random.expovariate(self.faults.false_alarms / HOUR), self._cut_off, number)
 
     def _boot_ended(self, machine: CloudMachine, fails: bool) -> None:
         if machine.alive:
@@ -156,13 +160,18 @@ class Cloud:
         if self.machines[number].alive and self.faults.spot_loss:
             self._die(self.machines[number], "the cloud took it back")
 
+    def _cut_off(self, number: int) -> None:
+        """A machine cannot be reached any more, though it is there."""
+        if self.machines[number].alive and self.faults.false_alarms:
+            self._answer(Lost(number, "it did not answer"))
+
     def _die(self, machine: CloudMachine, reason: str) -> None:
         silent = self._happens(self.faults.silent)
         was_up = machine.installing and self.clock.now >= machine.up_at
         self.died += 1
         self._end(machine, "died")
         if was_up or not silent:
-            self.clock.after(self.faults.detection if silent else NOTICED, self.tell, Lost(machine.id, reason))
+            self._answer(Lost(machine.id, reason), self.faults.detection if silent else NOTICED)
 
     def _terminate(self, number: int) -> None:
         self._tombs.add(number)
@@ -187,8 +196,8 @@ class Cloud:
 
     # How it speaks.
 
-    def _answer(self, answer: Answer) -> None:
-        delay = API_SECONDS.draw(self.random)
+    def _answer(self, answer: Answer, after: float | None = None) -> None:
+        delay = API_SECONDS.draw(self.random) if after is None else after
         if self._happens(self.faults.reordered):
             delay += self.random.uniform(0, self.faults.late)
         self.clock.after(delay, self.tell, answer)

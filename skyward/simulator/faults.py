@@ -29,6 +29,7 @@ class Faults:
         lost_terminates: share of the calls to terminate that do nothing.
         slow_terminate: seconds until a terminated machine is gone, at most.
         boot_failures: share of the machines that do not become a node.
+        false_alarms: rate at which a node is held to be dead that is not.
         until: when the faults end; None for never.
     """
 
@@ -50,6 +51,7 @@ class Faults:
     lost_terminates: float = 0.0
     slow_terminate: float = 2.0
     boot_failures: float = 0.0
+    false_alarms: float = 0.0
     until: float | None = None
 
     def __str__(self) -> str:
@@ -93,6 +95,7 @@ PRESETS = {
         lost_terminates=0.05,
         slow_terminate=120.0,
         boot_failures=0.05,
+        false_alarms=0.05,
     ),
 }
 """Faults by name, for `sky simulate --faults`."""

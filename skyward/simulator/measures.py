@@ -1,0 +1,189 @@
+"""What is measured of a run."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+
+from skyward.control.decisions import DecisionEvent
+from skyward.scaling.snapshot import Group
+from skyward.simulator.cloud import CloudMachine
+from skyward.simulator.worker import Run
+
+__all__ = ["Measures", "Result", "Sample", "percentile"]
+
+HOUR = 3600.0
+THRASH = 300.0
+"""Seconds within which a launch takes back a scale-down."""
+
+SAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The pool at one moment, all in nodes.
+
+    Attributes:
+        at: seconds.
+        demand: what would run every task there is at once.
+        desired, active, booting: nodes.
+    """
+
+    at: float
+    demand: float
+    desired: int
+    active: int
+    booting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run went. Times in seconds, money in USD.
+
+    Attributes:
+        finished, failed, unfinished: tasks that gave a result, that ended without one, and that did not end.
+        makespan: from the first task to the end of the last; None where some did not end.
+        node_hours: that were paid for.
+        wait_p50, wait_p99, wait_mean: how long tasks waited, over all tasks; those that did not end count with the
+            time they have waited so far.
+        over_provision: share of the paid slot hours in which no task ran; boots are part of it.
+        thrash: nodes launched within five minutes of as many scaled down.
+        turns: how often the number of nodes wanted changed its direction.
+        launches, died: machines.
+        decisions: that changed the number of nodes wanted.
+        steps, wall_seconds: of the simulator itself.
+    """
+
+    policy: str
+    seed: int
+    tasks: int
+    finished: int
+    failed: int
+    unfinished: int
+    makespan: float | None
+    node_hours: float
+    cost: float
+    wait_p50: float
+    wait_p99: float
+    wait_mean: float
+    over_provision: float
+    thrash: int
+    turns: int
+    launches: int
+    died: int
+    peak: int
+    decisions: int
+    steps: int
+    wall_seconds: float
+    samples: tuple[Sample, ...] = field(default=(), repr=False)
+
+    def row(self) -> dict[str, object]:
+        """The figures by name, without the samples."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "samples"}
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The value that `share` of `values` do not exceed; 0 of none."""
+    ordered = sorted(values)
+    if not ordered:
+        return 0.0
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+
+
+class Measures:
+    """Watches a run, and sums it up."""
+
+    def __init__(self, groups: tuple[Group, ...], horizon: float) -> None:
+        self.peak = self.thrash = self.turns = self.decisions = 0
+        self.samples: list[Sample] = []
+        self._slots = {group.name: group.slots for group in groups}
+        self._gap = max(1.0, horizon / SAMPLES)
+        self._next_sample = 0.0
+        self._direction = 0
+        self._went: dict[str, deque[float]] = {group.name: deque() for group in groups}
+
+    def decided(self, event: DecisionEvent) -> None:
+        """A decision was made."""
+        change = event.change
+        if change and not event.held_back:
+            self.decisions += 1
+            direction = 1 if change > 0 else -1
+            self.turns += bool(self._direction) and direction != self._direction
+            self._direction = direction
+
+    def shrunk(self, group: str, now: float) -> None:
+        """A node was found to be too much."""
+        self._went[group].append(now)
+
+    def kept(self, group: str) -> None:
+        """One of those was kept after all."""
+        if self._went[group]:
+            self._went[group].pop()
+
+    def launched(self, group: str, count: int, now: float) -> None:
+        """Machines were asked for."""
+        went = self._went[group]
+        while went and now - went[0] > THRASH:
+            went.popleft()
+        again = min(count, len(went))
+        self.thrash += again
+        for _ in range(again):
+            went.popleft()
+
+    def wants_sample(self, now: float) -> bool:
+        """Whether the last sample is old enough for another."""
+        return now >= self._next_sample
+
+    def sample(self, sample: Sample) -> None:
+        """Keep the pool as it is now."""
+        self._next_sample = sample.at + self._gap
+        self.samples.append(sample)
+
+    def sum_up(
+        self,
+        *,
+        policy: str,
+        seed: int,
+        runs: Iterable[Run],
+        machines: Mapping[int, CloudMachine],
+        busy_seconds: float,
+        ended_at: float,
+        now: float,
+        died: int,
+        steps: int,
+        wall_seconds: float,
+    ) -> Result:
+        """Everything, at the end."""
+        measured = [run for run in runs if run.measured]
+        waits = [run.waited + (now - run.waiting_since if _waits(run) else 0.0) for run in measured]  # type: ignore[operator]  # it waits
+        unfinished = sum(not run.outcome for run in measured)
+        seconds = {m.id: (now if m.until is None else m.until) - m.since for m in machines.values()}
+        slot_seconds = sum(seconds[m.id] * self._slots[m.group] for m in machines.values())
+        first = min((run.at for run in measured), default=0.0)
+        return Result(
+            policy=policy,
+            seed=seed,
+            tasks=len(measured),
+            finished=sum(run.outcome == "value" for run in measured),
+            failed=sum(run.outcome not in ("", "value") for run in measured),
+            unfinished=unfinished,
+            makespan=None if unfinished else ended_at - first,
+            node_hours=sum(seconds.values()) / HOUR,
+            cost=sum(machine.cost(now) for machine in machines.values()),
+            wait_p50=percentile(waits, 0.5),
+            wait_p99=percentile(waits, 0.99),
+            wait_mean=sum(waits) / len(waits) if waits else 0.0,
+            over_provision=1 - busy_seconds / slot_seconds if slot_seconds else 0.0,
+            thrash=self.thrash,
+            turns=self.turns,
+            launches=len(machines),
+            died=died,
+            peak=self.peak,
+            decisions=self.decisions,
+            steps=steps,
+            wall_seconds=wall_seconds,
+            samples=tuple(self.samples),
+        )
+
+
+def _waits(run: Run) -> bool:
+    return not run.outcome and run.waiting_since is not None

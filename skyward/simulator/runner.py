@@ -1,0 +1,314 @@
+"""Runs a scenario: the control plane of a real pool, under virtual time, against the simulated cloud."""
+
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Literal, Protocol
+
+from skyward.control import machine_messages as machines
+from skyward.control import task_messages as tasks
+from skyward.control.plane import ControlPlane
+from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Resize, Tick
+from skyward.scaling.registry import find_policy
+from skyward.scaling.snapshot import Demand
+from skyward.simulator.clock import Clock
+from skyward.simulator.cloud import Cloud, CloudMachine
+from skyward.simulator.measures import Measures, Result, Sample
+from skyward.simulator.scenario import Act, Scenario
+from skyward.simulator.worker import Run, Worker
+from skyward.simulator.workload import Task
+
+__all__ = ["Runner", "Watcher", "simulate"]
+
+SAME_MOMENT = 1000
+"""Ticks at one moment after which the control plane is taken to go round in circles."""
+
+CLOSING = 4 * 3600.0
+"""Seconds that the machines have to be gone after the end."""
+
+
+class Watcher(Protocol):
+    """Looks on, and raises where something is not as it must be."""
+
+    def stepped(self, runner: "Runner", message: Message, effects: list[Effect]) -> None:
+        """A step was made; its effects are still to be carried out."""
+
+    def ended(self, runner: "Runner") -> None:
+        """The run is over, and everything is closed."""
+
+
+def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> Result:
+    """Run a scenario to its end.
+
+    Args:
+        progress: told the time and the tasks that are over, now and then.
+
+    Raises:
+        InvariantError: `scenario.checked`, and something happened that must not.
+    """
+    watcher: Watcher | None = None
+    if scenario.checked:
+        from skyward.simulator.invariants import Invariants
+
+        watcher = Invariants(scenario)
+    return Runner(scenario, watcher, progress).run()
+
+
+class Runner:
+    """One run. Everything that happens is an event of `clock`, or a tick that the control plane asked for.
+
+    Attributes:
+        runs: the tasks by number.
+        workers: the nodes by machine.
+        at_rank: the node that last got a rank.
+        told_lost: machines that the control plane was told it has lost.
+    """
+
+    def __init__(
+        self, scenario: Scenario, watcher: Watcher | None = None, progress: Callable[[float, int], None] | None = None
+    ) -> None:
+        self.scenario = scenario
+        self.clock = Clock()
+        self.plane = ControlPlane(scenario.settings(), find_policy(scenario.policy))
+        self.random = Random(f"cloud {scenario.seed}")
+        self.cloud = Cloud(self.clock, scenario.faults, scenario.boot, self.random, self._hear, self._machine_ended)
+        self.runs: dict[int, Run] = {}
+        self.workers: dict[int, Worker] = {}
+        self.at_rank: dict[int, Worker] = {}
+        self.told_lost: set[int] = set()
+        self.closing = False
+        self.steps = 0
+        self._watcher = watcher
+        self._progress = progress
+        self._tasks = scenario.tasks()
+        self._coming = 0
+        self._open_tasks = 0
+        self._settled = 0
+        self._last_settled = 0.0
+        self._busy_seconds = 0.0
+        self._drained: set[int] = set()
+        self.horizon = self._tasks[-1].at if self._tasks else 0.0
+        self._measures = Measures(scenario.groups, self.horizon + 1)
+        self._carry_out: dict[type[Any], Callable[[Any], None]] = {
+            tasks.Send: self._send,
+            tasks.Stop: lambda stop: self._at(stop.rank, Worker.stop, stop.task),
+            tasks.Recall: lambda recall: self._at(recall.rank, Worker.recall, recall.task),
+            tasks.Settle: self._settle,
+            tasks.Member: self._member,
+            machines.Request: self._request,
+            machines.Install: lambda install: self.cloud.install(install.machine),
+            machines.Activate: self._activate,
+            machines.Drain: self._drain,
+            machines.Terminate: self._terminate,
+            Decided: lambda decided: self._measures.decided(decided.event),
+        }
+
+    def run(self) -> Result:
+        """The whole run."""
+        started = time.perf_counter()
+        self.cloud.open()
+        self.tell(Open())
+        for act in self.scenario.acts:
+            self.clock.at(act.at, self._act, act)
+        if self._tasks:
+            self.clock.at(self._tasks[0].at, self._arrive)
+        self._go_on_while(self._has_work, self.horizon + self.scenario.grace)
+        self._go_on_while(lambda: True, self.horizon)
+        now = self.clock.now
+        self._close()
+        if self._watcher is not None:
+            self._watcher.ended(self)
+        return self._measures.sum_up(
+            policy=self.scenario.policy,
+            seed=self.scenario.seed,
+            runs=self.runs.values(),
+            machines=self.cloud.machines,
+            busy_seconds=self._busy_seconds,
+            ended_at=self._last_settled,
+            now=max(now, self.clock.now),
+            died=self.cloud.died,
+            steps=self.steps,
+            wall_seconds=time.perf_counter() - started,
+        )
+
+    # Time.
+
+    def _go_on_while(self, condition: Callable[[], bool], until: float) -> None:
+        clock, plane, ticks = self.clock, self.plane, 0
+        while condition():
+            tick, event = plane.next_tick, clock.next
+            if event is None or tick < event:
+                if max(tick, clock.now) > until:
+                    return
+                ticks = ticks + 1 if tick <= clock.now else 0
+                if ticks > SAME_MOMENT:
+                    raise RuntimeError(f"the control plane asks for ticks at {clock.now:.3f} s without end")
+                clock.wait(tick)
+                self.tell(Tick())
+            elif event > until:
+                return
+            else:
+                clock.step()
+
+    def _has_work(self) -> bool:
+        return self._coming < len(self._tasks) or self._open_tasks > 0
+
+    def _close(self) -> None:
+        """Cancel what is left, give everything back, and wait until it is gone."""
+        left = tuple(run.task for run in self.runs.values() if not run.outcome)
+        if left:
+            for task in left:
+                self.runs[task].waited += self.clock.now - (self.runs[task].waiting_since or self.clock.now)
+            self.tell(tasks.Cancel(left))
+        self.closing = True
+        self._done(tasks.Tick(), self.plane.close(self.clock.now))
+        self._go_on_while(lambda: self.cloud.alive > 0 or not self.plane.reconciler.empty, self.clock.now + CLOSING)
+
+    # Steps.
+
+    def tell(self, message: Message) -> None:
+        """Give the control plane a message, and carry out what it says."""
+        self._done(message, self.plane.handle(message, self.clock.now))
+
+    def _done(self, message: Any, effects: list[Effect]) -> None:
+        self.steps += 1
+        if self._watcher is not None:
+            self._watcher.stepped(self, message, effects)
+        for effect in effects:
+            if (act := self._carry_out.get(type(effect))) is not None:
+                act(effect)
+        if self._measures.wants_sample(self.clock.now):
+            self._sample()
+
+    def _hear(self, answer: Any) -> None:
+        """The cloud says something."""
+        if isinstance(answer, machines.Lost | machines.Failed):
+            self.told_lost.add(answer.machine)
+            if (worker := self.workers.get(answer.machine)) is not None:
+                worker.reachable = False
+        self.tell(answer)
+
+    def _from_worker(self, message: Any) -> None:
+        self.tell(message)
+
+    # Tasks.
+
+    def _arrive(self) -> None:
+        """The tasks of this moment come; those of one shape together."""
+        all_tasks, first = self._tasks, self._coming
+        needs, last = all_tasks[first].needs, first
+        now = self.clock.now
+        numbers: list[int] = []
+        while last < len(all_tasks) and all_tasks[last].at <= now and all_tasks[last].needs is needs:
+            numbers.append(self._add(all_tasks[last]))
+            last += 1
+        self._coming = last
+        if last < len(all_tasks):
+            self.clock.at(all_tasks[last].at, self._arrive)
+        self.tell(tasks.Submitted(tuple(numbers), needs=needs))
+
+    def _add(self, task: Task, *, measured: bool = True) -> int:
+        number = self.plane.tasks.number()
+        now = self.clock.now
+        self.runs[number] = Run(number, now, task.seconds, task.needs, now, measured=measured)
+        self._open_tasks += 1
+        return number
+
+    def _at(self, rank: int, do: Callable[[Worker, int], None], task: int) -> None:
+        if (worker := self.at_rank.get(rank)) is not None:
+            do(worker, task)
+
+    def _send(self, send: tasks.Send) -> None:
+        worker = self.at_rank.get(send.rank)
+        if worker is not None:
+            worker.send(self.runs[send.task])
+
+    def _member(self, member: tasks.Member) -> None:
+        now = self.clock.now
+        self.runs[member.task] = Run(member.task, now, 20.0, waiting_since=now, measured=False)
+        self._open_tasks += 1
+
+    def _settle(self, settled: tasks.Settle) -> None:
+        run = self.runs[settled.task]
+        run.outcome = settled.outcome
+        self._open_tasks -= 1
+        self._settled += 1
+        self._last_settled = self.clock.now
+        if run.waiting_since is not None:
+            run.waited += self.clock.now - run.waiting_since
+            run.waiting_since = None
+
+    # Machines.
+
+    def _request(self, request: machines.Request) -> None:
+        self._measures.launched(request.group, len(request.machines), self.clock.now)
+        self.cloud.request(request)
+
+    def _activate(self, activate: machines.Activate) -> None:
+        if activate.machine in self.workers:
+            self._drained.discard(activate.machine)
+            self._measures.kept(activate.group)
+            return
+        group = self.plane.groups[activate.group]
+        worker = Worker(activate.machine, activate.rank, group, self.clock, self._from_worker)
+        worker.alive = self.cloud.machines[activate.machine].alive
+        self.workers[activate.machine] = self.at_rank[activate.rank] = worker
+        self._measures.peak = max(self._measures.peak, self.cloud.alive)
+
+    def _drain(self, drain: machines.Drain) -> None:
+        worker = self.at_rank[drain.rank]
+        self._drained.add(worker.machine)
+        self._measures.shrunk(worker.group.name, self.clock.now)
+
+    def _terminate(self, terminate: machines.Terminate) -> None:
+        number = terminate.machine
+        machine = self.cloud.machines.get(number)
+        wanted = machine is not None and machine.alive and number not in self.told_lost and number not in self._drained
+        if wanted and machine is not None and not self.closing:
+            self._drained.add(number)
+            self._measures.shrunk(machine.group, self.clock.now)
+        if (worker := self.workers.get(number)) is not None:
+            worker.reachable = False
+        self.cloud.terminate(number)
+
+    def _machine_ended(self, machine: CloudMachine, how: Literal["died", "terminated"]) -> None:
+        worker = self.workers.pop(machine.id, None)
+        if worker is not None and worker.alive:
+            worker.die()
+            self._busy_seconds += worker.busy_seconds
+
+    # What the user does besides.
+
+    def _act(self, act: Act) -> None:
+        match act.kind:
+            case "resize":
+                self.tell(Resize({self.scenario.groups[0].name: (act.least, act.most)}))
+            case "floor":
+                self.tell(Floor((Demand(act.most),) if act.most else ()))
+            case "fund":
+                self.tell(Fund(float(act.most)))
+            case "cancel":
+                waiting = [run.task for run in self.runs.values() if not run.outcome]
+                self.tell(tasks.Cancel(tuple(waiting[: act.most])))
+            case "broadcast":
+                self.tell(tasks.Broadcast(self.plane.tasks.number()))
+            case "pin":
+                now = self.clock.now
+                pinned = tuple(self._add(Task(now, 30.0), measured=False) for _ in range(act.most))
+                self.tell(tasks.Submitted(pinned, target=act.least))
+            case _:
+                raise ValueError(f"no user does {act.kind!r}")
+
+    # Looking at it.
+
+    def _sample(self) -> None:
+        book, now = self.plane.reconciler.book, self.clock.now
+        names = [group.name for group in self.scenario.groups]
+        slots = max(group.slots for group in self.scenario.groups)
+        demand = (self.plane.tasks.queued + self.plane.tasks.running) / slots
+        desired = sum(self.plane.desired.values())
+        active = sum(book.count(name, "active") for name in names)
+        booting = sum(book.count(name, "booting") for name in names)
+        self._measures.sample(Sample(now, demand, desired, active, booting))
+        if self._progress is not None:
+            self._progress(now, self._settled)
