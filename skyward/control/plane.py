@@ -133,13 +133,9 @@ class ControlPlane:
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
             self._wake(message, now, effects)
         effects.extend(self.tasks.handle(message, now))
-        for rank in [rank for rank in self._draining if self._is_empty(rank)]:
+        for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
             self._draining.discard(rank)
             self._reconcile(machines.Emptied(rank), now, effects)
-
-    def _is_empty(self, rank: int) -> bool:
-        node = self.tasks.node(rank)
-        return node is None or not node.tasks
 
     def _wake(self, message: tasks.Submitted | tasks.Broadcast, now: float, effects: list[Effect]) -> None:
         """Get a node where there is none: there is work."""

@@ -126,7 +126,7 @@ class Reconciler:
                 self._gone(number, now, effects)
             case Tick():
                 self._check_deadlines(now, effects)
-        if not self.closing:
+        if not self.closing and not isinstance(message, DrainRefused):
             self._converge(now, effects)
             self.requester.request(self.desired, now, effects)
         self._watch(now)

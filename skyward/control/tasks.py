@@ -135,6 +135,11 @@ class TaskManager:
         """Seconds since it last had a task; 0 while it has one."""
         return 0.0 if self._tasks or self.idle_since is None else now - self.idle_since
 
+    def is_empty(self, rank: int) -> bool:
+        """Whether a node holds no task, and none waits for it by name."""
+        node = self._table.nodes.get(rank)
+        return (node is None or not node.tasks) and self._waiting.next_pinned(rank) is None
+
     def node_of(self, task: int) -> int | None:
         """Where a task was sent last."""
         record = self._tasks.get(task)
@@ -345,7 +350,7 @@ class TaskManager:
 
     def _dispatch(self, now: float, effects: list[Effect]) -> None:
         for rank in self._waiting.targets():
-            node = self._table.nodes.get(rank) if self._table.takes(rank) else None
+            node = self._table.nodes.get(rank)  # one that drains, too: it was asked for by name
             while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
                 if not node.fits(self._tasks[task].needs):
                     break

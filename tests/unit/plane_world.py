@@ -1,0 +1,127 @@
+"""A control plane in a world that does as it is told: machines come and go when the test says so."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from skyward.control import machine_messages as machines
+from skyward.control import task_messages as tasks
+from skyward.control.places import Place
+from skyward.control.plane import ControlPlane, PlaneSettings
+from skyward.control.plane_messages import Decided, Effect, Message, Open, Tick
+from skyward.scaling.registry import find_policy
+from skyward.scaling.snapshot import Group
+from skyward.specs.needs import NOTHING, Needs
+
+__all__ = ["World"]
+
+
+class World:
+    """Drives a plane, and keeps what it said.
+
+    Attributes:
+        now: seconds.
+        asked: machines asked for and not answered yet.
+        alive: machines there are, with the place of each.
+        sent: the node of every task that was sent somewhere last.
+        settled: how each task ended.
+    """
+
+    def __init__(self, *groups: Group, policy: Any = "pressure", price: float = 0.0, **settings: Any) -> None:
+        places = {group.name: (Place("cloud", group.name, hourly_price=group.hourly_price),) for group in groups}
+        places |= settings.pop("places", {})
+        self.now = 0.0
+        self.plane = ControlPlane(PlaneSettings(groups, places, **settings), find_policy(policy))
+        self.asked: dict[int, machines.Request] = {}
+        self.alive: dict[int, Place] = {}
+        self.installing: dict[int, int] = {}
+        self.leaving: list[int] = []
+        self.sent: dict[int, int] = {}
+        self.settled: dict[int, str] = {}
+        self.reasons: dict[int, str] = {}
+        self.said: list[Effect] = []
+
+    def tell(self, message: Message) -> list[Effect]:
+        """Tell the plane, and note what it says."""
+        effects = self.plane.handle(message, self.now)
+        for effect in effects:
+            match effect:
+                case machines.Request(_, _, numbers):
+                    self.asked.update(dict.fromkeys(numbers, effect))
+                case machines.Install(machine, rank):
+                    self.installing[machine] = rank
+                case machines.Terminate(machine):
+                    self.leaving.append(machine)
+                case tasks.Send(task, rank):
+                    self.sent[task] = rank
+                case tasks.Settle(task, outcome, reason):
+                    assert task not in self.settled, f"task {task} ended twice"
+                    self.settled[task], self.reasons[task] = outcome, reason
+                case _:
+                    pass
+        self.said += effects
+        return effects
+
+    def open(self) -> "World":
+        """Open the pool, with all the nodes that it starts with."""
+        self.tell(Open())
+        self.deliver()
+        return self
+
+    def allocate(self) -> None:
+        """Every machine that was asked for is there."""
+        for number, request in tuple(self.asked.items()):
+            del self.asked[number]
+            self.alive[number] = request.place
+            self.tell(machines.Allocated(number))
+
+    def deliver(self) -> None:
+        """Every machine that was asked for is there, and its worker joins; every one that is to go is gone."""
+        while self.asked or self.installing or self.leaving:
+            self.allocate()
+            for number in tuple(self.installing):
+                del self.installing[number]
+                self.tell(machines.Joined(number))
+            self.bury()
+
+    def bury(self) -> None:
+        """Every machine that is to go is gone."""
+        while self.leaving:
+            number = self.leaving.pop(0)
+            self.alive.pop(number, None)
+            self.installing.pop(number, None)
+            self.tell(machines.Gone(number))
+
+    def submit(self, count: int = 1, needs: Needs = NOTHING, target: int | None = None) -> list[int]:
+        """New tasks; their numbers."""
+        numbers = [self.plane.tasks.number() for _ in range(count)]
+        self.tell(tasks.Submitted(tuple(numbers), target, needs=needs))
+        return numbers
+
+    def finish(self, numbers: Sequence[int] | None = None) -> None:
+        """These tasks, or all that run, return a value; until none runs."""
+        wanted = None if numbers is None else set(numbers)
+        while running := [t for t in self.sent if t not in self.settled and (wanted is None or t in wanted)]:
+            for task in running:
+                self.tell(tasks.Ended(task, self.sent[task], "value", 1.0))
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, with every tick that the plane wants."""
+        until = self.now + seconds
+        while self.plane.next_tick <= until:
+            self.now = max(self.now, self.plane.next_tick)
+            self.tell(Tick())
+        self.now = until
+
+    @property
+    def active(self) -> int:
+        """Nodes that take tasks."""
+        return len(self.plane.tasks.ranks)
+
+    @property
+    def reasons_given(self) -> list[str]:
+        """The decisions, as people read them."""
+        return [str(effect.event) for effect in self.said if isinstance(effect, Decided)]
+
+    def machine_of(self, rank: int) -> int:
+        """The machine of a rank."""
+        return self.plane.reconciler.book.seats[rank].machine.id

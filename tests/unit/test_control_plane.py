@@ -1,0 +1,399 @@
+"""The control plane as a whole: what it makes of tasks, of machines that fail, of the clock, and of money."""
+
+from itertools import pairwise
+
+import pytest
+
+from skyward.control import machine_messages as machines
+from skyward.control import task_messages as tasks
+from skyward.control.places import Place
+from skyward.control.plane_messages import Floor, Fund, Open, Ready, Resize
+from skyward.control.requesting import Limits
+from skyward.scaling.snapshot import Demand, Group
+from skyward.specs.needs import Needs
+from tests.unit.plane_world import World
+
+pytestmark = pytest.mark.unit
+
+GPU = Needs({"GPU": 1})
+
+
+def elastic(least: int = 0, most: int = 4, **settings: object) -> World:
+    """An open pool of one group, from `least` to `most` nodes of one slot."""
+    return World(Group("default", least, most), **settings).open()
+
+
+# Growing and shrinking.
+
+
+def test_a_fixed_pool_is_ready_when_all_its_nodes_are() -> None:
+    world = World(Group("default", 2, 2))
+    (request,) = world.tell(Open())
+    assert isinstance(request, machines.Request)
+    first, second = request.machines
+    world.tell(machines.Allocated(first))
+    world.tell(machines.Allocated(second))
+    assert Ready() not in world.tell(machines.Joined(first))
+    assert Ready() in world.tell(machines.Joined(second))
+
+
+def test_a_pool_with_a_threshold_is_ready_before_all_its_nodes_are() -> None:
+    world = World(Group("default", 3, 3), thresholds={"default": 1})
+    world.tell(Open())
+    world.allocate()
+    first = min(world.installing)
+    assert Ready() in world.tell(machines.Joined(first))
+    assert world.active == 1
+
+
+def test_waiting_tasks_make_the_pool_grow_at_once_and_say_why() -> None:
+    world = elastic(1, 8)
+    world.submit(5)
+    world.wait(0.1)
+    assert world.plane.desired == {"default": 5}
+    assert "4 queued" in world.reasons_given[-1]
+    world.deliver()
+    assert world.active == 5
+
+
+def test_growth_ends_at_the_maximum_and_says_so() -> None:
+    world = elastic(1, 3)
+    world.submit(50)
+    world.wait(0.1)
+    assert world.plane.desired == {"default": 3}
+    assert "capped at 3 by max" in world.reasons_given[-1]
+
+
+def test_an_idle_pool_goes_back_to_its_minimum_after_the_idle_timeout() -> None:
+    world = elastic(1, 4)
+    world.submit(4)
+    world.wait(0.1)
+    world.deliver()
+    world.finish()
+    world.wait(59.9)
+    assert world.plane.desired == {"default": 4}
+    world.wait(0.2)
+    assert world.plane.desired == {"default": 1}
+    world.bury()
+    assert (world.active, len(world.alive)) == (1, 1)
+    assert "idle" in world.reasons_given[-1]
+
+
+def test_little_use_shrinks_the_pool_only_after_a_while_of_little_use() -> None:
+    world = elastic(1, 8)
+    ran = world.submit(8)
+    world.wait(0.1)
+    world.deliver()
+    world.finish(ran[1:])
+    world.wait(29)
+    assert world.plane.desired == {"default": 8}
+    assert any("held back" in reason for reason in world.reasons_given)
+    world.wait(60)
+    assert world.plane.desired == {"default": 2}
+
+
+def test_a_pool_without_nodes_wakes_for_the_first_task_and_sleeps_again() -> None:
+    world = elastic(0, 4)
+    assert world.alive == {}
+    (task,) = world.submit()
+    assert world.reasons_given == ["0 -> 1 nodes: a task came and there is no node"]
+    world.deliver()
+    world.finish()
+    assert world.settled == {task: "value"}
+    world.wait(61)
+    world.bury()
+    assert world.alive == {}
+
+
+def test_new_work_takes_a_drain_back() -> None:
+    world = elastic(1, 3)
+    first = world.submit(3)
+    world.wait(0.1)
+    world.deliver()
+    held = [task for task in first if world.sent[task] == 2]
+    world.finish([task for task in first if task not in held])
+    world.wait(0.1)
+    world.tell(Resize({"default": (1, 1)}))
+    assert world.plane.reconciler.book.seats[2].life.state == "draining"
+    world.tell(Resize({"default": (3, 3)}))
+    assert world.plane.reconciler.book.seats[2].life.state == "active"
+
+
+def test_a_task_for_a_draining_node_refuses_the_drain() -> None:
+    world = World(Group("default", 2, 2)).open()
+    first = world.submit(2)
+    world.tell(Resize({"default": (1, 1)}))
+    seat = world.plane.reconciler.book.seats[1]
+    assert seat.life.state == "draining"
+    (pinned,) = world.submit(target=1)
+    world.finish(first)
+    assert world.sent[pinned] == 1
+    world.finish()
+    assert world.settled[pinned] == "value"
+
+
+def test_a_node_that_holds_a_task_is_not_given_back() -> None:
+    world = World(Group("default", 2, 2)).open()
+    running = world.submit(2)
+    world.tell(Resize({"default": (1, 1)}))
+    world.bury()
+    assert len(world.alive) == 2
+    world.finish(running)
+    world.bury()
+    assert len(world.alive) == 1
+    assert world.plane.tasks.ranks == (0,)
+
+
+def test_machines_that_boot_and_are_not_needed_any_more_are_given_back() -> None:
+    world = elastic(1, 6)
+    numbers = world.submit(6)
+    world.wait(0.1)
+    world.allocate()
+    assert len(world.alive) == 6
+    world.tell(tasks.Cancel(tuple(numbers[1:])))
+    world.finish(numbers[:1])
+    world.wait(61)
+    world.bury()
+    assert len(world.alive) == 1
+
+
+def test_a_machine_that_comes_too_late_is_given_back() -> None:
+    world = elastic(1, 2)
+    numbers = world.submit(2)
+    world.wait(0.1)
+    (late,) = world.asked
+    world.tell(tasks.Cancel(tuple(numbers)))
+    world.finish(numbers[:1])
+    world.wait(61)
+    world.asked.clear()
+    effects = world.tell(machines.Allocated(late))
+    assert [effect for effect in effects if isinstance(effect, machines.Terminate)]
+    assert world.active == 1
+
+
+def test_ranks_that_were_freed_are_used_again() -> None:
+    world = World(Group("default", 3, 3)).open()
+    world.tell(machines.Lost(world.machine_of(1), "spot"))
+    world.deliver()
+    assert world.plane.tasks.ranks == (0, 1, 2)
+
+
+def test_the_head_stays_while_any_node_is_wanted() -> None:
+    world = World(Group("cpu", 1, 1), Group("gpu", 1, 1, resources={"GPU": 1})).open()
+    world.tell(Resize({"cpu": (0, 1)}))
+    world.tell(Resize({"gpu": (0, 1)}))
+    world.submit()
+    world.tell(Resize({"gpu": (1, 1)}))
+    assert 0 in world.plane.tasks.ranks
+
+
+# Failing.
+
+
+def test_a_bootstrap_that_always_fails_launches_three_machines_for_each_node() -> None:
+    world = World(Group("default", 2, 2))
+    world.tell(Open())
+    launched: set[int] = set()
+    for _ in range(20):
+        world.allocate()
+        launched |= set(world.installing)
+        for machine in tuple(world.installing):
+            del world.installing[machine]
+            world.tell(machines.Failed(machine, "no space left on device"))
+        world.bury()
+        world.wait(20)
+    assert len(launched) == 6
+    assert world.plane.hopeless
+    assert world.plane.failure.endswith("no space left on device")
+    assert world.alive == {}
+
+
+def test_requests_that_are_refused_are_spaced_out_more_and_more() -> None:
+    world = elastic(1, 2)
+    world.submit(2)
+    world.wait(0.1)
+    moments: list[float] = []
+    while len(moments) < 5:
+        while not world.asked:
+            world.wait(0.25)
+        moments.append(world.now)
+        refused = tuple(world.asked)
+        world.asked.clear()
+        world.tell(machines.Refused(refused, "quota"))
+    gaps = [after - before for before, after in pairwise(moments)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] == pytest.approx(1.0, abs=0.3)
+    assert gaps[-1] >= 8
+
+
+def test_part_of_what_was_asked_for_is_kept_when_the_rest_is_refused() -> None:
+    world = World(Group("default", 3, 3), limits=Limits(refusals=2))
+    world.tell(Open())
+    first, *others = world.asked
+    world.asked.clear()
+    world.tell(machines.Allocated(first))
+    world.tell(machines.Joined(first))
+    world.tell(machines.Refused(tuple(others), "no capacity"))
+    world.wait(5)
+    world.tell(machines.Refused(tuple(world.asked), "no capacity"))
+    assert world.active == 1
+    assert world.plane.hopeless
+
+
+def test_another_place_is_asked_while_one_is_left_alone() -> None:
+    spot, on_demand = Place("cloud", "a", market="spot"), Place("cloud", "a", market="on-demand")
+    world = World(Group("default", 1, 1), places={"default": (spot, on_demand)})
+    (request,) = world.tell(Open())
+    assert request == machines.Request("default", spot, (1,))
+    effects = world.tell(machines.Refused((1,), "no capacity"))
+    assert [effect.place for effect in effects if isinstance(effect, machines.Request)] == [on_demand]
+
+
+def test_a_request_without_an_answer_is_made_again_and_then_is_given_back() -> None:
+    world = World(Group("default", 1, 1), limits=Limits(request=100, refusals=1))
+    world.tell(Open())
+    (number,) = world.asked
+    world.wait(116)
+    assert [e for e in world.said if isinstance(e, machines.Request)] == [world.asked[number]] * 2
+    world.wait(120)
+    assert number in world.leaving, "what may have been launched is given back"
+
+
+def test_a_machine_that_does_not_come_up_in_time_is_replaced() -> None:
+    world = World(Group("default", 1, 1), limits=Limits(boot=60))
+    world.tell(Open())
+    world.allocate()
+    (stuck,) = world.installing
+    world.wait(80)
+    assert stuck in world.leaving
+    world.installing.clear()
+    world.deliver()
+    assert world.active == 1
+
+
+def test_a_machine_that_does_not_go_is_told_again() -> None:
+    world = elastic(0, 1, limits=Limits(terminate=50))
+    world.submit()
+    world.deliver()
+    world.finish()
+    world.wait(200)
+    assert world.leaving.count(1) >= 2
+
+
+def test_a_lost_node_is_replaced_and_its_task_sent_again() -> None:
+    world = World(Group("default", 2, 2)).open()
+    first, second = world.submit(2)
+    world.tell(machines.Lost(world.machine_of(world.sent[second]), "spot"))
+    assert any("replacing it" in reason for reason in world.reasons_given)
+    world.deliver()
+    world.finish()
+    assert world.settled == {first: "value", second: "value"}
+
+
+def test_messages_that_come_twice_or_late_change_nothing() -> None:
+    world = World(Group("default", 1, 1)).open()
+    machine = world.machine_of(0)
+    for message in (
+        machines.Allocated(machine),
+        machines.Joined(machine),
+        machines.Refused((machine,), "late"),
+        machines.Failed(machine, "late"),
+        machines.Gone(99),
+        machines.Lost(99, "late"),
+    ):
+        before = world.plane.reconciler.book.machines[machine].state
+        if not isinstance(message, machines.Failed):
+            assert not world.tell(message)
+            assert world.plane.reconciler.book.machines[machine].state == before
+
+
+# Needs and groups.
+
+
+def test_tasks_go_only_where_they_fit() -> None:
+    world = World(Group("cpu", 1, 1, slots=4), Group("gpu", 1, 1, slots=4, resources={"GPU": 2})).open()
+    rank = next(rank for rank, seat in world.plane.reconciler.book.seats.items() if seat.machine.group == "gpu")
+    on_gpu = world.submit(3, GPU)
+    assert [world.sent.get(task) for task in on_gpu] == [rank, rank, None], "two GPUs hold two tasks at a time"
+    plain = world.submit(6)
+    assert all(task in world.sent for task in plain[:5]), "tasks that fit do not wait behind one that does not"
+    world.finish()
+    assert all(world.settled[task] == "value" for task in (*on_gpu, *plain))
+    assert world.sent[on_gpu[2]] == rank
+
+
+def test_a_task_that_no_group_can_hold_ends_at_once_and_says_why() -> None:
+    world = World(Group("cpu", 1, 1, resources={"CPU": 4})).open()
+    (task,) = world.submit(needs=Needs({"GPU": 1}))
+    assert world.settled == {task: "unfit"}
+    assert world.reasons[task] == "1 GPU, which no node of this pool can ever have: 'cpu' has 4 CPU"
+
+
+def test_a_group_without_nodes_grows_for_the_tasks_that_only_it_can_hold() -> None:
+    world = World(Group("cpu", 1, 4), Group("gpu", 0, 4, resources={"GPU": 1}, hourly_price=3.0)).open()
+    world.submit(2, GPU)
+    world.wait(0.1)
+    assert world.plane.desired == {"cpu": 1, "gpu": 2}
+    world.deliver()
+    world.finish()
+    assert set(world.settled.values()) == {"value"}
+
+
+def test_what_was_requested_is_kept_ready_until_the_next_request() -> None:
+    world = World(Group("gpu", 0, 4, resources={"GPU": 1})).open()
+    world.tell(Floor((Demand(3, GPU),)))
+    assert world.plane.desired == {"gpu": 3}
+    world.deliver()
+    world.wait(300)
+    assert world.plane.desired == {"gpu": 3}
+    world.tell(Floor(()))
+    world.wait(100)
+    assert world.plane.desired == {"gpu": 0}
+
+
+# Money.
+
+
+def test_no_more_nodes_are_launched_than_the_budget_pays() -> None:
+    world = World(Group("default", 0, 10, hourly_price=60.0), budget=3.5).open()
+    world.submit(10)
+    world.wait(0.1)
+    assert world.plane.desired == {"default": 3}, "a node is counted with a minute, which is a dollar"
+    assert "budget" in world.reasons_given[-1]
+
+
+def test_when_the_budget_is_spent_every_node_goes_and_waiting_tasks_end() -> None:
+    world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
+    running, waiting = world.submit(2)
+    world.wait(130)
+    assert world.settled == {waiting: "unfunded"}
+    assert "the budget of $3.00 is reached" in world.reasons_given[-1]
+    world.finish([running])
+    world.bury()
+    assert world.alive == {}
+    assert world.settled[running] == "value"
+    assert world.plane.ledger.spent(world.now) <= 3.0
+    (after,) = world.submit()
+    assert world.settled[after] == "unfunded"
+
+
+def test_a_new_budget_opens_the_pool_again() -> None:
+    world = World(Group("default", 1, 1, hourly_price=60.0), budget=2.0).open()
+    world.wait(130)
+    world.bury()
+    assert world.alive == {}
+    world.tell(Fund(100.0))
+    world.deliver()
+    (task,) = world.submit()
+    world.finish()
+    assert world.settled == {task: "value"}
+
+
+def test_the_decisions_are_kept_with_what_they_were_made_from() -> None:
+    world = elastic(1, 8)
+    world.submit(5)
+    world.wait(0.1)
+    (event,) = world.plane.decisions
+    assert (event.by, event.policy, event.before, event.after) == ("policy", "pressure", {"default": 1}, {"default": 5})
+    assert (event.inputs.queued, event.inputs.inflight, event.inputs.capacity, event.inputs.active) == (4, 1, 1, 1)
+    assert event.change == 4
