@@ -2,19 +2,30 @@
 
 from dataclasses import dataclass
 
-from skyward.scaling.fitting import never
+from skyward.scaling.commands import Command, View
 from skyward.scaling.snapshot import Decision, Snapshot
+from skyward.scaling.translation import decide
 
-__all__ = ["No"]
+__all__ = ["No", "NoRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoRule:
+    """Commands nothing."""
+
+    def commands(self, view: View) -> list[Command]:
+        """None."""
+        del view
+        return []
 
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """Leaves the number of nodes to whoever set it: `Nodes`, or `pool.resize`."""
+    """Scaler's `no`: the number of nodes is left to whoever set it, `Nodes` or `pool.resize`."""
 
     name: str = "no"
     interval: float | None = None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Every group as it is."""
-        return Decision({}, "policy 'no' leaves the nodes as they are", infeasible=never(snapshot))
+        """Every group as it is, within its bounds."""
+        return decide(snapshot, NoRule())

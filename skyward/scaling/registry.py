@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from skyward.errors import SpecError
+from skyward.scaling.capability import Capability
+from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
 from skyward.scaling.pressure import Pressure
 from skyward.scaling.snapshot import Policy
+from skyward.scaling.vanilla import Vanilla
 from skyward.values import closest
 
 __all__ = ["POLICIES", "find_policy"]
@@ -13,6 +16,9 @@ __all__ = ["POLICIES", "find_policy"]
 _MAKERS: Mapping[str, Callable[[], Policy]] = {
     "pressure": Pressure,
     "no": No,
+    "vanilla": Vanilla,
+    "capability": Capability,
+    "fixed_elastic": FixedElastic,
 }
 
 POLICIES = tuple(_MAKERS)

@@ -1,0 +1,100 @@
+"""Scaling by tasks per worker that can do what they ask, for each set of capabilities on its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skyward.scaling.commands import (
+    Command,
+    Shutdown,
+    Start,
+    View,
+    WorkerGroup,
+    check_ratios,
+    least_queued,
+)
+from skyward.scaling.snapshot import Decision, Snapshot
+from skyward.scaling.translation import decide
+
+__all__ = ["Capability", "CapabilityRule"]
+
+type Names = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityRule:
+    """`vanilla` for each set of capabilities, against all workers that have them; starts go before shutdowns."""
+
+    up: float = 5
+    down: float = 0.5
+
+    def commands(self, view: View) -> list[Command]:
+        """A start for each set that needs one; if none does, a shutdown for each set that can spare one."""
+        workers: dict[Names, int] = {}
+        for offered in view.static:
+            workers[frozenset(offered)] = workers.get(frozenset(offered), 0) + 1
+        groups: dict[Names, list[WorkerGroup]] = {}
+        for group in view.groups:
+            names = frozenset(group.capabilities)
+            groups.setdefault(names, []).append(group)
+            workers[names] = workers.get(names, 0) + len(group.queued)
+        return list(self._starts(view, workers, groups)) or list(self._shutdowns(view, workers, groups))
+
+    def _starts(
+        self, view: View, workers: Mapping[Names, int], groups: Mapping[Names, Sequence[WorkerGroup]]
+    ) -> Sequence[Command]:
+        asked: dict[Names, Start] = {}
+        for tasks in view.tasks:
+            names = frozenset(tasks.capabilities)
+            known = asked.get(names)
+            if tasks.count:
+                asked[names] = Start(
+                    known.capabilities if known else tasks.capabilities,
+                    tasks.count + (known.tasks if known else 0),
+                    sum(count for offered, count in workers.items() if names <= offered),
+                )
+        if view.full:
+            return ()
+        return [
+            start
+            for names, start in asked.items()
+            if (start.tasks / start.workers > self.up if start.workers else not any(names <= each for each in groups))
+        ]
+
+    def _shutdowns(
+        self, view: View, workers: Mapping[Names, int], groups: Mapping[Names, Sequence[WorkerGroup]]
+    ) -> Sequence[Command]:
+        commands = []
+        for names, members in groups.items():
+            able = sum(count for offered, count in workers.items() if names <= offered)
+            waiting = sum(tasks.count for tasks in view.tasks if names >= frozenset(tasks.capabilities))
+            least = least_queued(members)
+            if not able or least is None or waiting / able >= self.down:
+                continue
+            left = able - len(least.queued)
+            if waiting / left > self.up if left else waiting:
+                continue  # it would be started again at once, or nobody could do what waits
+            commands.append(Shutdown(least.id, waiting, able))
+        return commands
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Scaler's `capability`: `vanilla` for the tasks of each set of capabilities, on the nodes that have them.
+
+    What a task asks of resources counts as a capability of that name.
+
+    Raises:
+        SpecError: a ratio is no number of at least 0, or `down` is over `up`.
+    """
+
+    up: float = 5
+    down: float = 0.5
+    name: str = field(default="capability", kw_only=True)
+    interval: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_ratios(self.up, self.down)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        return decide(snapshot, CapabilityRule(self.up, self.down))

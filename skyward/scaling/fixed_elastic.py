@@ -1,0 +1,63 @@
+"""Dedicated groups that start once and stay, and elastic ones for what is over."""
+
+from dataclasses import dataclass, field, replace
+
+from skyward.scaling.commands import Command, Start, View, check_ratios
+from skyward.scaling.snapshot import Decision, Snapshot
+from skyward.scaling.translation import combine, decide
+from skyward.scaling.vanilla import VanillaRule
+
+__all__ = ["FixedElastic", "FixedElasticRule"]
+
+
+@dataclass(slots=True)
+class FixedElasticRule:
+    """`vanilla` where several groups may be; where only one may, it is primary: started once and never shut down."""
+
+    up: float = 10
+    down: float = 1
+    _started: bool = field(default=False, init=False)
+
+    def commands(self, view: View) -> list[Command]:
+        """One command, or none."""
+        rule = VanillaRule(self.up, self.down)
+        if view.max_groups != 1:
+            return rule.commands(view)
+        wanted = rule.commands(replace(view, max_groups=len(view.groups) + 1))
+        if self._started or not wanted or not isinstance(wanted[0], Start):
+            return []
+        self._started = True
+        return wanted
+
+
+@dataclass(slots=True)
+class FixedElastic:
+    """Scaler's `fixed_elastic`: groups of at most one node are primary, the others follow `vanilla`.
+
+    A primary node starts with the first task and stays. The others grow when the tasks per slot, primary slots
+    included, go above `up`, and shrink below `down`.
+
+    Raises:
+        SpecError: a ratio is no number of at least 0, or `down` is over `up`.
+    """
+
+    up: float = 10
+    down: float = 1
+    name: str = field(default="fixed_elastic", kw_only=True)
+    interval: float | None = field(default=None, kw_only=True)
+    _primary: dict[str, FixedElasticRule] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_ratios(self.up, self.down)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        decisions = []
+        for group in snapshot.groups:
+            if group.max == 1:
+                rule = self._primary.setdefault(group.name, FixedElasticRule(self.up, self.down))
+                decisions.append(decide(snapshot, rule, only=(group,)))
+        elastic = tuple(group for group in snapshot.groups if group.max != 1)
+        if elastic:
+            decisions.append(decide(snapshot, VanillaRule(self.up, self.down), only=elastic))
+        return combine(decisions)

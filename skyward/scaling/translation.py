@@ -1,0 +1,119 @@
+"""From a snapshot to what Scaler's policies see, and from their commands back to a decision.
+
+A node is a group of as many workers as it has slots. A node on its way counts as its workers do, idle ones: else every
+look at the pool while it boots would start another.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
+from skyward.scaling.fitting import never
+from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+from skyward.specs.needs import Needs
+
+__all__ = ["combine", "decide"]
+
+HEAD = 0
+
+
+def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None) -> Decision:
+    """What `rule` says to the nodes of `only`, or of all groups; nodes of the others are workers of nobody."""
+    groups = snapshot.groups if only is None else only
+    there = {group.name: _there(snapshot, group) for group in snapshot.groups}
+    group_of = {str(node.rank): node.group for node in snapshot.nodes}
+    desired = {group.name: _within(snapshot.counts[group.name].desired, group) for group in groups}
+    reasons: list[str] = []
+    victims: list[int] = []
+    for command in rule.commands(_view(snapshot, groups)):
+        ratio = f"{command.tasks} tasks / {command.workers} workers"
+        match command:
+            case Start(capabilities=capabilities):
+                name = _room(snapshot, groups, there, frozenset(capabilities))
+                if name is None:
+                    continue
+                there[name] += 1
+                desired[name] = max(desired[name], there[name])
+                reasons.append(f"{ratio} -> +1 {name}")
+            case Shutdown(group=rank):
+                name = group_of[rank]
+                there[name] -= 1
+                desired[name] = min(desired[name], there[name])
+                victims.append(int(rank))
+                reasons.append(f"{ratio} -> -1 {name}, node {rank} has the least to do")
+    return Decision(desired, "; ".join(reasons) or _held(snapshot), tuple(victims), infeasible=never(snapshot))
+
+
+def combine(decisions: Sequence[Decision]) -> Decision:
+    """Decisions over different groups as one."""
+    desired: dict[str, int] = {}
+    for each in decisions:
+        desired |= each.desired
+    return Decision(
+        desired,
+        "; ".join(dict.fromkeys(each.reason for each in decisions)),
+        tuple(rank for each in decisions for rank in each.victims),
+        infeasible=decisions[0].infeasible if decisions else (),
+    )
+
+
+def _view(snapshot: Snapshot, groups: Sequence[Group]) -> View:
+    """Waiting and running tasks, and the nodes: those that may go as groups, the others as workers of nobody."""
+    spare = {group.name: _there(snapshot, group) - group.min for group in groups}
+    by_name = {group.name: group for group in snapshot.groups}
+    elastic: list[WorkerGroup] = []
+    static: list[dict[str, float]] = []
+    for node in sorted(snapshot.nodes, key=lambda node: node.rank, reverse=True):
+        if node.stage == "leaving":
+            continue
+        group = by_name[node.group]
+        offered = _offered(group)
+        if spare.get(node.group, 0) > 0 and (node.rank != HEAD or len(snapshot.nodes) == 1):
+            elastic.append(WorkerGroup(str(node.rank), _spread(node, group.slots), offered))
+        else:
+            static.extend([offered] * group.slots)
+    tasks = [Tasks(demand.count, _asked(demand.needs)) for demand in snapshot.demands]
+    tasks += [Tasks(1, _asked(needs)) for gang in snapshot.gangs for needs in gang]
+    tasks += [Tasks(snapshot.counts[group.name].busy, _offered(group)) for group in snapshot.groups]
+    room = sum(max(group.max - _there(snapshot, group), 0) for group in groups)
+    if snapshot.max_nodes is not None:
+        room = min(room, snapshot.max_nodes - sum(_there(snapshot, group) for group in snapshot.groups))
+    return View(tasks, elastic, static, len(elastic) + max(room, 0))
+
+
+def _there(snapshot: Snapshot, group: Group) -> int:
+    """Nodes of the group that run tasks or will."""
+    counts = snapshot.counts[group.name]
+    return counts.active + counts.booting
+
+
+def _within(count: int, group: Group) -> int:
+    return max(group.min, min(count, group.max))
+
+
+def _room(snapshot: Snapshot, groups: Sequence[Group], there: Mapping[str, int], names: frozenset[str]) -> str | None:
+    """The cheapest group with room that can do all this, the first among equals."""
+    if snapshot.max_nodes is not None and sum(there.values()) >= snapshot.max_nodes:
+        return None
+    able = [group for group in groups if there[group.name] < group.max and names <= _offered(group).keys()]
+    asking = [demand.needs for demand in snapshot.demands if demand.count and names == _asked(demand.needs).keys()]
+    fitting = [group for group in able if not asking or any(group.can_hold(needs) for needs in asking)]
+    best = min(fitting or able, key=lambda group: group.hourly_price, default=None)
+    return best.name if best else None
+
+
+def _offered(group: Group) -> dict[str, float]:
+    return {**dict.fromkeys(group.capabilities, 1.0), **{name: had for name, had in group.resources.items() if had > 0}}
+
+
+def _asked(needs: Needs) -> dict[str, float]:
+    return {**dict.fromkeys(needs.capabilities, 1.0), **needs.resources}
+
+
+def _spread(node: NodeLoad, slots: int) -> tuple[int, ...]:
+    """The tasks of a node, as evenly over its workers as they go."""
+    each, over = divmod(node.busy, slots)
+    return tuple(each + (worker < over) for worker in range(slots))
+
+
+def _held(snapshot: Snapshot) -> str:
+    return f"held: {snapshot.queued} tasks wait, {snapshot.inflight} run on {snapshot.capacity} slots"

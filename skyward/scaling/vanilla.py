@@ -1,0 +1,47 @@
+"""Scaling by tasks per worker, whatever they ask for."""
+
+from dataclasses import dataclass, field
+
+from skyward.scaling.commands import Command, Shutdown, Start, View, check_ratios, least_queued
+from skyward.scaling.snapshot import Decision, Snapshot
+from skyward.scaling.translation import decide
+
+__all__ = ["Vanilla", "VanillaRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class VanillaRule:
+    """A group more above `up` tasks per worker, or with tasks and no worker; one less below `down`."""
+
+    up: float = 10
+    down: float = 1
+
+    def commands(self, view: View) -> list[Command]:
+        """One command, or none."""
+        tasks, workers = view.task_count, view.worker_count
+        if tasks / workers > self.up if workers else tasks:
+            return [] if view.full else [Start({}, tasks, workers)]
+        if workers and tasks / workers < self.down and (least := least_queued(view.groups)):
+            return [Shutdown(least.id, tasks, workers)]
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Vanilla:
+    """Scaler's `vanilla`: one node more above `up` tasks per slot, one less below `down`.
+
+    Raises:
+        SpecError: a ratio is no number of at least 0, or `down` is over `up`.
+    """
+
+    up: float = 10
+    down: float = 1
+    name: str = field(default="vanilla", kw_only=True)
+    interval: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_ratios(self.up, self.down)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        return decide(snapshot, VanillaRule(self.up, self.down))
