@@ -159,7 +159,7 @@ class Compute:
         background.call_soon(self._ready().fund, budget)
 
     def decisions(self) -> list[DecisionEvent]:
-        """The latest decisions about the number of nodes, oldest first: what each was made from, and why."""
+        """The latest decisions about the number of nodes, oldest first: when, what each was made from, and why."""
         return [] if self._pool is None else _on_loop(self._pool.decisions)
 
     def snapshot(self) -> PoolSnapshot:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control import background
-from skyward.control.pool import BroadcastWork, Pool
+from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.streams import Feeder, StreamBuffer, feeder
-from skyward.control.work import Sink, TaskFuture, Work
+from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
 from skyward.specs import Options

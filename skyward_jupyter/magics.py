@@ -15,7 +15,7 @@ from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
 from skyward_jupyter.present import presented
 from skyward_jupyter.running import CellRunner, Settings
-from skyward_jupyter.tables import cell_table, node_table, pool_table
+from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ COMMANDS = {
     "down": ("[NAME | --all]", "close a pool, and give its machines back"),
     "status": ("[NAME]", "show pools, nodes, and cells in the background"),
     "pools": ("", "show the pools"),
+    "decisions": ("[NAME]", "show why a pool has grown and shrunk"),
     "scale": ("[NAME] NODES", "change how many nodes a pool has: 4, 2:16"),
     "cancel": ("[CELL | --all]", "stop a cell in the background, by its number in `%sky status`"),
     "help": ("", "show this"),
@@ -75,7 +76,7 @@ class SkyMagics(Magics):
         """Run a cell on the nodes of a pool: `%%sky [options]` on its first line. `%sky help` lists the options.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
-        `%sky up`, `down`, `status`, `pools`, `scale` and `cancel` look after the pools.
+        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale` and `cancel` look after the pools.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
@@ -156,6 +157,13 @@ class SkyMagics(Magics):
             _say("There are no pools. A cell with %%sky opens one.")
             return
         _say(pool_table(self._pools.get(name).snapshot() for name in names))
+
+    def decisions(self, words: Sequence[str]) -> None:
+        """Show why a pool has grown and shrunk."""
+        names, _, _ = parse_words(words, "decisions", ())
+        name = _at_most_one(names, "decisions") or DEFAULT_POOL
+        events = self._pools.get(name).decisions()
+        _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
 
     def scale(self, words: Sequence[str]) -> None:
         """Change how many nodes a pool has."""

@@ -1,13 +1,15 @@
 """Pools, nodes and background cells as plain tables, which look the same in every front end."""
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skyward.control.decisions import DecisionEvent
     from skyward.control.snapshot import PoolSnapshot
     from skyward_jupyter.handle import CellHandle
 
-__all__ = ["cell_table", "node_table", "pool_table", "table"]
+__all__ = ["cell_table", "decision_table", "node_table", "pool_table", "table"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -43,6 +45,16 @@ def node_table(pool: "PoolSnapshot") -> str:
         ("node", "state", "tasks", "address"),
         ((node.rank, node.state, f"{node.busy} of {node.slots}", node.address) for node in pool.nodes),
     )
+
+
+def decision_table(events: Iterable["DecisionEvent"]) -> str:
+    """One line for each decision about the number of nodes, the newest first."""
+    rows = []
+    for event in events:
+        before, after = sum(event.before.values()), sum(event.after.values())
+        why = f"{event.reason} (held back: {event.held_back})" if event.held_back else event.reason
+        rows.append((time.strftime("%H:%M:%S", time.localtime(event.at)), event.by, f"{before} -> {after}", why))
+    return table(("time", "by", "nodes", "why"), reversed(rows))
 
 
 def cell_table(cells: Iterable["CellHandle"]) -> str:

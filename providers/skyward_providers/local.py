@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import platform
+import random
 import secrets
 import shutil
 import sys
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from skyward.errors import ProvisioningError, SpecError
 from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
 from skyward.specs import Spec
+from skyward.values import number, whole
 
 __all__ = ["Local"]
 
@@ -25,7 +28,31 @@ class Local:
 
     They run the interpreter and the packages of the calling process, so the image's `python`, `pip` and `apt` and the
     spec's hardware are not acted on; the pool says so.
+
+    A price, a time to boot and failures can be made up, to see with no account what a pool makes of them.
+
+    Attributes:
+        hourly_price: that each node is said to cost, USD.
+        boot_time: seconds until a node is there.
+        fail_rate: the part of the nodes that do not come, from 0 to 1.
+        seed: of which nodes those are.
+
+    Raises:
+        SpecError: a value is not such a number.
     """
+
+    hourly_price: float = 0.0
+    boot_time: float = 0.0
+    fail_rate: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        number(self.hourly_price, "hourly_price", zero=True)
+        number(self.boot_time, "boot_time", zero=True)
+        number(self.fail_rate, "fail_rate", zero=True)
+        if self.fail_rate > 1:
+            raise SpecError(f"fail_rate must be from 0 to 1, such as 0.2, but got {self.fail_rate!r}.")
+        whole(self.seed, "seed", least=0)
 
     @property
     def name(self) -> str:
@@ -34,18 +61,20 @@ class Local:
 
     def create_provider(self) -> Provider:
         """What starts the processes' directories."""
-        return _LocalProvider()
+        return _LocalProvider(self)
 
 
 class _LocalProvider:
-    def __init__(self) -> None:
+    def __init__(self, settings: Local) -> None:
+        self._settings = settings
+        self._random = random.Random(settings.seed)
         self._numbers = itertools.count(1)
         # Linux answers on all of 127/8, so every node of every pool can have an address of its own.
         self._subnet = f"127.{64 + secrets.randbelow(128)}.{secrets.randbelow(256)}" if sys.platform == "linux" else ""
         self._instances: dict[str, Instance] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
-        """This machine, for nothing."""
+        """This machine."""
         machine = platform.machine().lower()
         pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
         kind = InstanceType(
@@ -54,7 +83,7 @@ class _LocalProvider:
             memory_gb=round(pages * page / 2**30, 1),
             architecture="arm64" if machine in ("arm64", "aarch64") else "x86_64",
         )
-        yield Offer("local", kind, on_demand_price=0.0, region="local")
+        yield Offer("local", kind, on_demand_price=self._settings.hourly_price, region="local")
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
         """A directory for the pool."""
@@ -63,7 +92,11 @@ class _LocalProvider:
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Addresses and directories for `count` processes; they are started as workers of nodes."""
-        return cluster, [self._make(cluster) for _ in range(count)]
+        await asyncio.sleep(self._settings.boot_time)
+        came = sum(self._random.random() >= self._settings.fail_rate for _ in range(count))
+        if not came:
+            raise ProvisioningError("this machine was told to fail (fail_rate)")
+        return cluster, [self._make(cluster) for _ in range(came)]
 
     def _make(self, cluster: Cluster) -> Instance:
         number = next(self._numbers)
@@ -71,7 +104,14 @@ class _LocalProvider:
         directory.mkdir()
         host = f"{self._subnet}.{1 + (number - 1) % 254}" if self._subnet else "127.0.0.1"
         access = LocalAccess(host, str(directory))
-        instance = Instance(f"local-{number}", "running", access, address=host, interface="lo")
+        instance = Instance(
+            f"local-{number}",
+            "running",
+            access,
+            address=host,
+            interface="lo",
+            hourly_price=self._settings.hourly_price,
+        )
         self._instances[instance.id] = instance
         return instance
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
+from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
 __all__ = ["Autoscaler", "Verdict"]
@@ -127,7 +128,8 @@ def _within_bounds(
     """What the decision wants, kept within what is allowed; and a note on every limit that was met."""
     notes: list[str] = []
     before = snapshot.desired
-    floor = _floor(snapshot) if snapshot.floor else {}
+    there = {name: counts.active + counts.booting for name, counts in snapshot.counts.items()}
+    floor = floor_nodes(snapshot.groups, snapshot.floor, there)
     wanted: dict[str, int] = {}
     for group in snapshot.groups:
         count = decision.desired.get(group.name, before[group.name])
@@ -151,9 +153,3 @@ def _within_bounds(
             excess -= give
             notes.append(f"capped at {snapshot.max_nodes} nodes in all")
     return wanted, notes
-
-
-def _floor(snapshot: Snapshot) -> Mapping[str, int]:
-    from skyward.scaling import floor_nodes
-
-    return floor_nodes(snapshot.groups, snapshot.floor, snapshot.counts)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.autoscaler import Autoscaler
-from skyward.control.budget import Ledger
+from skyward.control.budget import LEAD, Ledger
 from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.control.places import Place
 from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
@@ -168,6 +168,8 @@ class ControlPlane:
                     self._do_task(tasks.NodeDraining(rank), now, effects)
                 case _:
                     pass
+        if self.reconciler.requester.short_of_money and not self.ready:
+            self.failure = f"cannot pay for its first nodes, each with {LEAD:g} s ahead, from ${self.ledger.budget:.2f}"
         if isinstance(message, machines.Lost) and any(self._missing(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 
@@ -199,6 +201,8 @@ class ControlPlane:
     @property
     def hopeless(self) -> bool:
         """Whether enough nodes for work to start, or any at all, cannot be had any more."""
+        if not self.ready and (self.broke or self.reconciler.requester.short_of_money):
+            return True
         given_up = len(self.reconciler.given_up)
         if not given_up:
             return False
@@ -242,7 +246,12 @@ class ControlPlane:
             return
         prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
-        verdict = self.autoscaler.look(self.snapshot(now), room)
+        try:
+            verdict = self.autoscaler.look(self.snapshot(now), room)
+        except Exception as error:  # of a policy that the user wrote; the pool stays as it is
+            failed = f"the policy raised {type(error).__name__}: {error}"
+            self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
+            return
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
@@ -261,7 +270,7 @@ class ControlPlane:
         self.broke = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
         reason = f"the budget of ${budget:.2f} is reached: ${spent:.2f} spent, and nodes for ${rate:.2f}/h; all drain"
-        self.failure = f"the budget of ${budget:.2f} is spent; raise it to go on"
+        self.failure = f"has spent its budget of ${budget:.2f}; raise it to go on"
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
     def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:

@@ -9,7 +9,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,11 +27,11 @@ from skyward.control.setting_up import plane_of
 from skyward.control.settle import settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
-from skyward.control.work import Arrived, Work
+from skyward.control.work import Arrived, BroadcastWork, Work
 from skyward.errors import NodeStartError, PoolClosedError, UsageError
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.specs.needs import NOTHING, Needs
+from skyward.specs.needs import Needs
 from skyward.wire.messages import (
     Blob,
     Credit,
@@ -50,20 +50,9 @@ from skyward.wire.payload import blobs_of
 if TYPE_CHECKING:
     from skyward.control.work import Sink
 
-__all__ = ["BroadcastWork", "Pool"]
+__all__ = ["Pool"]
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class BroadcastWork:
-    """A broadcast: makes the work of each member, and collects them. `done` is called with the members, by rank."""
-
-    make: Callable[[], Work]
-    done: Callable[[dict[int, Work]], None]
-    members: dict[int, Work]
-    needs: Needs = NOTHING
-    number: int = 0
 
 
 class Pool:
@@ -312,7 +301,7 @@ class Pool:
             self._done += 1
         else:
             self._failed += 1
-        if outcome == "abandoned":
+        if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         settle(work, outcome, reason, self._arrived.pop(task, None))
 
@@ -398,8 +387,11 @@ class Pool:
         return view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, self._done, self._failed)
 
     def decisions(self) -> list[DecisionEvent]:
-        """The latest decisions, oldest first."""
-        return [] if self._plane is None else list(self._plane.decisions)
+        """The latest decisions, oldest first; `at` in Unix time."""
+        if self._plane is None:
+            return []
+        since = time.time() - _now()
+        return [replace(event, at=event.at + since) for event in self._plane.decisions]
 
 
 def _now() -> float:

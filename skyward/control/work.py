@@ -13,7 +13,7 @@ from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode
 
-__all__ = ["Arrived", "Sink", "TaskFuture", "Undecoded", "Work"]
+__all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work"]
 
 
 class Sink(Protocol):
@@ -153,3 +153,14 @@ class Work:
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None
     running: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class BroadcastWork:
+    """A broadcast: makes the work of each member, and collects them. `done` is called with the members, by rank."""
+
+    make: Callable[[], Work]
+    done: Callable[[dict[int, Work]], None]
+    members: dict[int, Work]
+    needs: Needs = NOTHING
+    number: int = 0

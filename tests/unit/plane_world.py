@@ -26,7 +26,7 @@ class World:
         settled: how each task ended.
     """
 
-    def __init__(self, *groups: Group, policy: Any = "pressure", price: float = 0.0, **settings: Any) -> None:
+    def __init__(self, *groups: Group, policy: Any = "pressure", **settings: Any) -> None:
         places = {group.name: (Place("cloud", group.name, hourly_price=group.hourly_price),) for group in groups}
         places |= settings.pop("places", {})
         self.now = 0.0
@@ -121,6 +121,10 @@ class World:
     def reasons_given(self) -> list[str]:
         """The decisions, as people read them."""
         return [str(effect.event) for effect in self.said if isinstance(effect, Decided)]
+
+    def state_of(self, rank: int) -> str:
+        """The state of the node of a rank."""
+        return self.plane.reconciler.book.seats[rank].life.state
 
     def machine_of(self, rank: int) -> int:
         """The machine of a rank."""

@@ -1,6 +1,7 @@
 """The control plane as a whole: what it makes of tasks, of machines that fail, of the clock, and of money."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from skyward.control import task_messages as tasks
 from skyward.control.places import Place
 from skyward.control.plane_messages import Floor, Fund, Open, Ready, Resize
 from skyward.control.requesting import Limits
-from skyward.scaling.snapshot import Demand, Group
+from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.specs.needs import Needs
 from tests.unit.plane_world import World
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.unit
 GPU = Needs({"GPU": 1})
 
 
-def elastic(least: int = 0, most: int = 4, **settings: object) -> World:
+def elastic(least: int = 0, most: int = 4, **settings: Any) -> World:
     """An open pool of one group, from `least` to `most` nodes of one slot."""
     return World(Group("default", least, most), **settings).open()
 
@@ -114,17 +115,16 @@ def test_new_work_takes_a_drain_back() -> None:
     world.finish([task for task in first if task not in held])
     world.wait(0.1)
     world.tell(Resize({"default": (1, 1)}))
-    assert world.plane.reconciler.book.seats[2].life.state == "draining"
+    assert world.state_of(2) == "draining"
     world.tell(Resize({"default": (3, 3)}))
-    assert world.plane.reconciler.book.seats[2].life.state == "active"
+    assert world.state_of(2) == "active"
 
 
 def test_a_task_for_a_draining_node_refuses_the_drain() -> None:
     world = World(Group("default", 2, 2)).open()
     first = world.submit(2)
     world.tell(Resize({"default": (1, 1)}))
-    seat = world.plane.reconciler.book.seats[1]
-    assert seat.life.state == "draining"
+    assert world.state_of(1) == "draining"
     (pinned,) = world.submit(target=1)
     world.finish(first)
     assert world.sent[pinned] == 1
@@ -397,3 +397,21 @@ def test_the_decisions_are_kept_with_what_they_were_made_from() -> None:
     assert (event.by, event.policy, event.before, event.after) == ("policy", "pressure", {"default": 1}, {"default": 5})
     assert (event.inputs.queued, event.inputs.inflight, event.inputs.capacity, event.inputs.active) == (4, 1, 1, 1)
     assert event.change == 4
+
+
+def test_a_policy_that_raises_leaves_the_pool_as_it_is_and_is_told_of() -> None:
+    class Broken:
+        name = "broken"
+        interval = None
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            raise ValueError("no idea")
+
+    world = elastic(1, 4, policy=Broken())
+    tasks_sent = world.submit(3)
+    world.wait(100)
+    world.finish()
+    assert [world.settled[task] for task in tasks_sent] == ["value"] * 3
+    (event,) = world.plane.decisions
+    assert str(event) == "1 -> 1 nodes: the policy raised ValueError: no idea (held back: nothing is changed)"
+    assert event.times > 1

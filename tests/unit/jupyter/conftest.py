@@ -14,6 +14,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from skyward.control.decisions import DecisionEvent
 from skyward.errors import TaskCancelledError
 from skyward.pending import PendingFunction
 from skyward.specs import Nodes, NodesLike, resolve_groups
@@ -76,6 +77,7 @@ class FakeCompute:
         self.closed = 0
         self.alive = True
         self.runs: list[FakeRun] = []
+        self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
         self.made.append(self)
 
@@ -91,6 +93,9 @@ class FakeCompute:
 
     def resize(self, nodes: NodesLike) -> None:
         self.nodes = Nodes.of(nodes)
+
+    def decisions(self) -> list[DecisionEvent]:
+        return self.decided
 
     def holds(self, digest: bytes) -> frozenset[int]:
         return frozenset()

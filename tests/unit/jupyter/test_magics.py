@@ -1,10 +1,13 @@
 """`%%sky` and `%sky` in a plain IPython shell, on a pool that runs cells in this process."""
 
+import time
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from skyward.control.decisions import DecisionEvent, Inputs
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
 from skyward.specs import Needs, Nodes
 from skyward.target import current_pool
@@ -274,13 +277,13 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
     [
         (
             "%sky",
-            "%sky takes a subcommand: up, down, status, pools, scale, cancel, help; "
+            "%sky takes a subcommand: up, down, status, pools, decisions, scale, cancel, help; "
             "to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
         (
             "%sky 1 + 1",
-            "%sky has no subcommand '1'; there are up, down, status, pools, scale, cancel, help.",
+            "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, cancel, help.",
         ),
         (
             "%sky --nodes 2",
@@ -308,6 +311,22 @@ def test_mistakes_of_the_line_magic(notebook: Notebook, line: str, message: str)
     shown = notebook(line).shown_error
     assert shown.partition(": ")[2].startswith(message)
     assert "\n" not in shown
+
+
+def test_decisions_are_shown_with_their_reasons_the_newest_first(
+    notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook("%sky up")
+    assert notebook("%sky decisions").out == "Nothing was decided about pool 'default' yet.\n"
+    monkeypatch.setattr(time, "localtime", time.gmtime)
+    grew = DecisionEvent(0.0, "policy", "pressure", Inputs(queued=2), {"default": 1}, {"default": 3}, "2 queued")
+    held = replace(grew, at=61.0, after=grew.before, reason="idle", held_back="cooldown for 20 s more")
+    compute.made[0].decided = [grew, held]
+    assert notebook("%sky decisions default").out == (
+        "time      by      nodes   why\n"
+        "00:01:01  policy  1 -> 1  idle (held back: cooldown for 20 s more)\n"
+        "00:00:00  policy  1 -> 3  2 queued\n"
+    )
 
 
 @pytest.mark.parametrize("cell", ["%sky help", "%sky --help", "%%sky --help\n1"])

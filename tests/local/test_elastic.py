@@ -1,0 +1,207 @@
+"""Pools that grow and shrink, have several groups, cost money and fail: on real worker processes."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.compute import Compute
+from skyward.control.snapshot import PoolSnapshot
+from skyward.scaling import Decision, Snapshot
+
+pytestmark = pytest.mark.local
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file that tasks wait for; made at the end, so that none is left waiting."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()
+
+
+@sky.function
+def held(gate: str) -> int:
+    """Run until the gate is there; the rank it ran on."""
+    import time
+    from pathlib import Path
+
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    return sky.instance_info().node
+
+
+@sky.function
+def rank() -> int:
+    return sky.instance_info().node
+
+
+@sky.function(resources={"GPU": 1})
+def on_gpu() -> str:
+    import os
+
+    return os.environ["KIND"]
+
+
+@sky.function(capabilities={"big"})
+def on_big() -> str:
+    import os
+
+    return os.environ["KIND"]
+
+
+def until(pool: Compute, true: Callable[[PoolSnapshot], bool]) -> PoolSnapshot:
+    """The pool as soon as something is true of it."""
+    changed = threading.Event()
+    for _ in range(1000):
+        now = pool.snapshot()
+        if true(now):
+            return now
+        changed.wait(0.02)
+    pytest.fail(f"it never came to that: {now}; {[str(event) for event in pool.decisions()]}")
+
+
+def active(pool: PoolSnapshot) -> int:
+    return sum(node.state == "active" for node in pool.nodes)
+
+
+def test_a_pool_grows_for_waiting_tasks_and_shrinks_when_it_is_idle(gate: Path) -> None:
+    with Compute(nodes=(1, 3), autoscale_cooldown=0.2, autoscale_idle_timeout=0.5) as pool:
+        waiting = [held(str(gate)) > pool for _ in range(3)]
+        until(pool, lambda now: active(now) == 3 and now.running == 3)
+        gate.touch()
+        assert sorted(future.result() for future in waiting) == [0, 1, 2]
+        shrunk = until(pool, lambda now: len(now.nodes) == 1)
+        assert shrunk.nodes[0].rank == 0, "the head stays"
+        grew, *_, shrank = pool.decisions()
+        assert (sum(grew.after.values()), grew.inputs.queued) == (3, 2)
+        assert "2 queued" in grew.reason
+        assert shrank.after == {"default": 1}
+        assert "idle" in shrank.reason
+
+
+def test_a_pool_without_nodes_wakes_and_goes_to_sleep_again() -> None:
+    with Compute(nodes=(0, 2), autoscale_cooldown=0.2, autoscale_idle_timeout=0.3) as pool:
+        assert pool.snapshot().nodes == ()
+        assert rank() >> pool == 0
+        until(pool, lambda now: now.nodes == ())
+        assert rank() >> pool == 0
+
+
+def test_policy_no_leaves_the_pool_as_it_is(gate: Path) -> None:
+    with Compute(nodes=(1, 3), policy="no", autoscale_cooldown=0.1, autoscale_idle_timeout=0.1) as pool:
+        waiting = [held(str(gate)) > pool for _ in range(3)]
+        pool.resize((2, 3))
+        until(pool, lambda now: active(now) == 2 and now.running == 2)
+        gate.touch()
+        assert {future.result() for future in waiting} == {0, 1}
+        assert [event.by for event in pool.decisions()] == ["user"]
+
+
+def test_a_policy_can_be_an_object(gate: Path) -> None:
+    class Always:
+        name = "always"
+        interval = 0.05
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            return Decision({"default": 9}, "because")
+
+    with Compute(nodes=(1, 2), policy=Always()) as pool:
+        until(pool, lambda now: active(now) == 2)
+        assert str(pool.decisions()[0]) == "1 -> 2 nodes: because, capped at 2 by max"
+
+
+def test_groups_run_at_once_and_tasks_go_where_they_fit() -> None:
+    groups = {
+        "cpu": sky.Spec(vcpus=4, image=sky.Image(env={"KIND": "cpu"})),
+        "gpu": sky.Spec(accelerator="T4", image=sky.Image(env={"KIND": "gpu"})),
+        "big": sky.Spec(nodes=(0, 1), capabilities={"big"}, image=sky.Image(env={"KIND": "big"})),
+    }
+    with Compute(groups=groups) as pool:
+        assert [node.group for node in pool.snapshot().nodes] == ["cpu", "gpu"]
+        assert sky.gather(*(on_gpu() for _ in range(4))) >> pool == ("gpu",) * 4
+        assert on_big() >> pool == "big"
+        assert set(sky.gather(*(rank() for _ in range(30))) >> pool) == {0, 1, 2}
+        with pytest.raises(sky.NoGroupFitsError, match=r"on_gpu\(\) asks for 3 GPU, which no node of this pool can"):
+            on_gpu().with_resources(GPU=3) >> pool
+        assert (on_gpu() @ pool) == ["gpu"], "a broadcast goes to the nodes that can hold it"
+
+
+def test_room_that_was_requested_is_there_before_any_task() -> None:
+    groups = {
+        "cpu": sky.Spec(vcpus=4),
+        "gpu": sky.Spec(nodes=(0, 2), accelerator="T4"),
+    }
+    with Compute(groups=groups, autoscale_cooldown=0.1, autoscale_idle_timeout=0.1) as pool:
+        sky.request_resources(({"GPU": 1}, 2))
+        until(pool, lambda now: [node.group for node in now.nodes if node.state == "active"] == ["cpu", "gpu", "gpu"])
+        sky.request_resources()
+        until(pool, lambda now: [node.group for node in now.nodes] == ["cpu"])
+        with pytest.raises(sky.NoGroupFitsError, match="request_resources asks for 2 GPU"):
+            sky.request_resources({"GPU": 2})
+
+
+def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -> None:
+    priced = sky.Local(hourly_price=3600.0)
+    with Compute(provider=priced, nodes=1, budget=62.0) as pool:
+        before = pool.snapshot()
+        assert (before.per_hour, before.budget) == (3600.0, 62.0)
+        running, waiting = held(str(gate)) > pool, held(str(gate)) > pool
+        spent = r"held\(\) did not run: Pool '.*' has spent its budget of \$62\.00"
+        with pytest.raises(sky.BudgetExhaustedError, match=spent):
+            waiting.result()
+        gate.touch()
+        assert running.result() == 0
+        empty = until(pool, lambda now: now.nodes == ())
+        assert 2.0 <= empty.spent <= 62.0
+        assert "the budget of $62.00 is reached" in pool.decisions()[-1].reason
+        pool.set_budget(None)
+        assert rank() >> pool == 0
+
+
+def test_a_budget_that_pays_no_node_is_said_before_one_is_launched() -> None:
+    with pytest.raises(sky.NodeStartError, match=r"cannot pay for its first nodes, each with 60 s ahead, from \$1\.00"):
+        Compute(provider=sky.Local(hourly_price=3600.0), budget=1.0).open()
+
+
+def test_nodes_that_do_not_come_are_asked_for_again() -> None:
+    flaky = sky.Local(fail_rate=0.5, seed=3)
+    with Compute(provider=flaky, nodes=4, provision_retry_delay=0.05, max_provision_attempts=20) as pool:
+        assert active(pool.snapshot()) == 4
+
+
+def test_machines_that_never_come_end_the_opening_and_say_why() -> None:
+    never = sky.Local(fail_rate=1.0)
+    with pytest.raises(sky.NodeStartError, match=r"could not start node 0: this machine was told to fail"):
+        Compute(provider=never, provision_retry_delay=0.01, max_provision_attempts=2).open()
+
+
+def test_machines_may_take_their_time() -> None:
+    slow = sky.Local(boot_time=0.2)
+    with Compute(provider=slow, nodes=(1, 2)) as pool:
+        assert rank() >> pool == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"fail_rate": 2}, "fail_rate must be from 0 to 1, such as 0.2, but got 2."),
+        ({"boot_time": -1}, "boot_time must be"),
+        ({"hourly_price": "3"}, "hourly_price must be"),
+    ],
+)
+def test_a_local_node_that_cannot_be(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(sky.SpecError, match=message):
+        sky.Local(**fields)  # type: ignore[arg-type]
+
+
+def test_a_group_is_resized_by_its_name() -> None:
+    with Compute(groups={"a": sky.Spec(vcpus=1), "b": sky.Spec(vcpus=2)}) as pool:
+        pool.resize(2, group="b")
+        until(pool, lambda now: [node.group for node in now.nodes if node.state == "active"] == ["a", "b", "b"])
+        with pytest.raises(sky.SpecError, match="has several groups: name one, `group='a'`"):
+            pool.resize(2)
+        with pytest.raises(sky.SpecError, match="has no group 'c'"):
+            pool.resize(2, group="c")
