@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from skyward.errors import SpecError
+from skyward.scaling.binpack import Binpack
 from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
@@ -19,6 +20,7 @@ _MAKERS: Mapping[str, Callable[[], Policy]] = {
     "vanilla": Vanilla,
     "capability": Capability,
     "fixed_elastic": FixedElastic,
+    "binpack": Binpack,
 }
 
 POLICIES = tuple(_MAKERS)

@@ -1,0 +1,100 @@
+"""Ray's planner as a policy: nodes by what fits on them, resource by resource."""
+
+from dataclasses import dataclass, field, replace
+
+from skyward.scaling.bundles import bundle, free_of, node_type
+from skyward.scaling.fitting import never
+from skyward.scaling.planner import Existing, Gang, Plan, PlanRequest, plan
+from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+
+__all__ = ["Binpack"]
+
+HEAD = 0
+
+
+@dataclass(slots=True)
+class Binpack:
+    """Packs what waits on the nodes there are, and the rest on as few new ones as hold it, of the groups that fit best.
+
+    A node goes when it was idle for its timeout and holds nothing of the plan; so does one that still boots when
+    nothing has needed it for as long.
+    """
+
+    name: str = "binpack"
+    interval: float | None = 5.0
+    _unneeded_since: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        groups = {group.name: group for group in snapshot.groups}
+        staying = [node for node in snapshot.nodes if node.stage != "leaving"]
+        made = plan(
+            PlanRequest(
+                {name: node_type(group) for name, group in groups.items()},
+                [self._existing(node, groups[node.group], snapshot, alone=len(staying) == 1) for node in staying],
+                [(bundle(demand.needs), demand.count) for demand in snapshot.demands],
+                [Gang(tuple(bundle(needs) for needs in gang)) for gang in snapshot.gangs],
+                [(bundle(demand.needs), demand.count) for demand in snapshot.floor],
+                snapshot.max_nodes,
+                snapshot.idle_timeout,
+            )
+        )
+        self._unneeded_since = {
+            node.rank: self._unneeded_since.get(node.rank, snapshot.now)
+            for node in staying
+            if node.stage == "booting" and str(node.rank) not in made.needed
+        }
+        there = dict.fromkeys(groups, 0)
+        for node in staying:
+            there[node.group] += 1
+        victims = tuple(int(rank) for rank, _ in made.terminate)
+        desired = {name: count + made.launch.get(name, 0) for name, count in there.items()}
+        for node in staying:
+            desired[node.group] -= node.rank in victims
+        return Decision(
+            desired,
+            _reason(snapshot, made, {node.rank: node for node in staying}),
+            victims,
+            settled=bool(victims),
+            infeasible=never(snapshot),
+        )
+
+    def _existing(self, node: NodeLoad, group: Group, snapshot: Snapshot, *, alone: bool) -> Existing:
+        """The node as the planner sees it. The head may go only when no other is left."""
+        known = Existing(str(node.rank), node.group, head=node.rank == HEAD and not alone)
+        if node.stage == "booting":
+            since = self._unneeded_since.get(node.rank, snapshot.now)
+            return replace(known, running=False, idle=snapshot.now - since)
+        return replace(known, free=free_of(group, node.free, busy=node.busy), idle=node.idle_for)
+
+
+def _reason(snapshot: Snapshot, made: Plan, nodes: dict[int, NodeLoad]) -> str:
+    parts = []
+    waiting = f"{snapshot.queued} queued"
+    if snapshot.gangs:
+        waiting += f" and {len(snapshot.gangs)} gangs"
+    if snapshot.floor:
+        waiting += f" and a floor of {sum(demand.count for demand in snapshot.floor)}"
+    for group in snapshot.groups:
+        if more := made.launch.get(group.name, 0):
+            there = sum(node.group == group.name for node in nodes.values())
+            capped = f", capped at {group.max} by max" if made.infeasible and there + more >= group.max else ""
+            parts.append(f"{waiting} over {there} nodes -> +{more} {group.name}{capped}")
+        for cause, why in _CAUSES.items():
+            fewer = sum(nodes[int(rank)].group == group.name for rank, each in made.terminate if each == cause)
+            if fewer:
+                parts.append(f"{why} -> -{fewer} {group.name}")
+    if made.infeasible:
+        parts.append(f"{sum(count for _, count in made.infeasible)} queued find no place within the limits")
+    if made.infeasible_gangs:
+        parts.append(f"{len(made.infeasible_gangs)} gangs find no place as a whole")
+    if made.floor_infeasible:
+        parts.append("the floor does not fit within the limits")
+    return "; ".join(parts) or f"held: {waiting} fit on {len(nodes)} nodes"
+
+
+_CAUSES = {
+    "IDLE": "idle past the timeout",
+    "MAX_NUM_NODE_PER_TYPE": "over max",
+    "MAX_NUM_NODES": "over the limit of nodes in all",
+}
