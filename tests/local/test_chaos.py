@@ -1,0 +1,121 @@
+"""The control plane on real worker processes that are killed, drained and added while work goes on."""
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+KILLS = 100
+TASKS = 5000
+
+
+@sky.function
+def work(number: int, log: str) -> tuple[int, int]:
+    """Leave a line in a file of its own process, and give the number back."""
+    with open(f"{log}/{os.getpid()}", "a") as file:
+        file.write(f"{number}\n")
+    return number, os.getpid()
+
+
+@pytest.mark.timeout(180)
+def test_a_hundred_kills_lose_no_task_and_deliver_none_twice(tmp_path: Path, wait_for: Wait) -> None:
+    """SIGKILL a worker, again and again, while thousands of tasks go through: each gives its own result, once."""
+    chosen = random.Random(7)
+
+    def ran() -> int:
+        return sum(path.read_bytes().count(b"\n") for path in tmp_path.iterdir())
+
+    killed: set[str] = set()
+    with sky.Compute(nodes=4, retry_on_interruption=KILLS) as pool:
+        waiting = sky.gather(*(work(number, str(tmp_path)) for number in range(TASKS))) > pool
+        for kill in range(KILLS):
+            goal = (kill + 1) * TASKS // (KILLS + 10)
+
+            def can_kill(goal: int = goal) -> bool:
+                return waiting.done() or (ran() >= goal and bool(set(os.listdir(tmp_path)) - killed))
+
+            wait_for(can_kill, f"{goal} tasks to run before kill {kill}")
+            victims = sorted(set(os.listdir(tmp_path)) - killed)
+            if waiting.done() or not victims:
+                break
+            victim = chosen.choice(victims)
+            os.kill(int(victim), signal.SIGKILL)
+            killed.add(victim)
+        results = waiting.result(60)
+        ended = pool.snapshot()
+    assert len(killed) == KILLS
+    assert [number for number, _ in results] == list(range(TASKS))
+    assert (ended.done, ended.failed, ended.queued, ended.running) == (TASKS, 0, 0, 0)
+
+
+def test_shrinking_ends_no_task_that_runs(tmp_path: Path, wait_for: Wait) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+
+    @sky.function
+    def patient() -> int:
+        import time
+
+        with log.open("a") as file:
+            file.write("started\n")
+        while not gate.exists():
+            time.sleep(0.005)
+        return os.getpid()
+
+    with sky.Compute(nodes=4) as pool:
+        waiting = [patient() > pool for _ in range(4)]
+        wait_for(lambda: log.exists() and len(log.read_text().splitlines()) == 4, "all nodes to be busy")
+        pool.resize(1)
+        wait_for(lambda: sum(node.state == "draining" for node in pool.snapshot().nodes) == 3, "three nodes to drain")
+        gate.touch()
+        assert len({future.result(20) for future in waiting}) == 4, "each ended on the node where it had begun"
+        wait_for(lambda: len(pool.snapshot().nodes) == 1, "the pool to be small")
+        assert len(log.read_text().splitlines()) == 4, "none ran twice"
+
+
+def test_a_drain_is_given_up_when_the_node_is_wanted_again(tmp_path: Path, wait_for: Wait) -> None:
+    gate = tmp_path / "gate"
+
+    @sky.function
+    def patient() -> int:
+        import time
+
+        while not gate.exists():
+            time.sleep(0.005)
+        return os.getpid()
+
+    with sky.Compute(nodes=2) as pool:
+        before = set(tasks.pid() @ pool)
+        waiting = [patient() > pool for _ in range(2)]
+        wait_for(lambda: pool.snapshot().running == 2, "both nodes to be busy")
+        pool.resize(1)
+        wait_for(lambda: any(node.state == "draining" for node in pool.snapshot().nodes), "a node to drain")
+        pool.resize(2)
+        wait_for(lambda: all(node.state == "active" for node in pool.snapshot().nodes), "the drain to be given up")
+        gate.touch()
+        assert {future.result(20) for future in waiting} == before
+        assert set(tasks.pid() @ pool) == before, "no node was replaced"
+
+
+def test_a_fixed_pool_heals_itself_with_nothing_to_do(wait_for: Wait) -> None:
+    with sky.Compute(nodes=3) as pool:
+        before = tasks.pid() @ pool
+        for victim in before[1:]:
+            os.kill(victim, signal.SIGKILL)
+        wait_for(
+            lambda: (
+                len(now := pool.snapshot().nodes) == 3
+                and all(node.state == "active" for node in now)
+                and not set(tasks.pid() @ pool) & set(before[1:])
+            ),
+            "three new nodes",
+        )
+        assert (tasks.pid() @ pool)[0] == before[0]
+        assert any("a node was lost" in event.reason for event in pool.decisions())
