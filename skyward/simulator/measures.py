@@ -154,8 +154,8 @@ class Measures:
     ) -> Result:
         """Everything, at the end."""
         measured = [run for run in runs if run.measured]
-        waits = [run.waited + (now - run.waiting_since if _waits(run) else 0.0) for run in measured]  # type: ignore[operator]  # it waits
-        unfinished = sum(not run.outcome for run in measured)
+        waits = [run.waited for run in measured]
+        unfinished = sum(run.given_up for run in measured)
         seconds = {m.id: (now if m.until is None else m.until) - m.since for m in machines.values()}
         slot_seconds = sum(seconds[m.id] * self._slots[m.group] for m in machines.values())
         first = min((run.at for run in measured), default=0.0)
@@ -163,8 +163,8 @@ class Measures:
             policy=policy,
             seed=seed,
             tasks=len(measured),
-            finished=sum(run.outcome == "value" for run in measured),
-            failed=sum(run.outcome not in ("", "value") for run in measured),
+            finished=sum(run.outcome == "value" and not run.given_up for run in measured),
+            failed=sum(run.outcome != "value" and not run.given_up for run in measured),
             unfinished=unfinished,
             makespan=None if unfinished else ended_at - first,
             node_hours=sum(seconds.values()) / HOUR,
@@ -183,7 +183,3 @@ class Measures:
             wall_seconds=wall_seconds,
             samples=tuple(self.samples),
         )
-
-
-def _waits(run: Run) -> bool:
-    return not run.outcome and run.waiting_since is not None

@@ -23,6 +23,9 @@ __all__ = ["Runner", "Watcher", "simulate"]
 SAME_MOMENT = 1000
 """Ticks at one moment after which the control plane is taken to go round in circles."""
 
+STOPPING = 600.0
+"""Seconds that what is cancelled in the end has to stop."""
+
 CLOSING = 4 * 3600.0
 """Seconds that the machines have to be gone after the end."""
 
@@ -33,8 +36,14 @@ class Watcher(Protocol):
     def stepped(self, runner: "Runner", message: Message, effects: list[Effect]) -> None:
         """A step was made; its effects are still to be carried out."""
 
+    def waited(self, runner: "Runner") -> None:
+        """The work had all the time there is; what is left is cancelled now."""
+
     def ended(self, runner: "Runner") -> None:
         """The run is over, and everything is closed."""
+
+    def wrap(self, message: Message, error: Exception, now: float) -> Exception:
+        """What to raise where the control plane itself raises `error`."""
 
 
 def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> Result:
@@ -114,7 +123,8 @@ class Runner:
             self.clock.at(self._tasks[0].at, self._arrive)
         self._go_on_while(self._has_work, self.horizon + self.scenario.grace)
         self._go_on_while(lambda: True, self.horizon)
-        now = self.clock.now
+        if self._watcher is not None:
+            self._watcher.waited(self)
         self._close()
         if self._watcher is not None:
             self._watcher.ended(self)
@@ -125,7 +135,7 @@ class Runner:
             machines=self.cloud.machines,
             busy_seconds=self._busy_seconds,
             ended_at=self._last_settled,
-            now=max(now, self.clock.now),
+            now=self.clock.now,
             died=self.cloud.died,
             steps=self.steps,
             wall_seconds=time.perf_counter() - started,
@@ -142,7 +152,8 @@ class Runner:
                     return
                 ticks = ticks + 1 if tick <= clock.now else 0
                 if ticks > SAME_MOMENT:
-                    raise RuntimeError(f"the control plane asks for ticks at {clock.now:.3f} s without end")
+                    endless = RuntimeError("the control plane asks for a tick at the same moment without end")
+                    raise endless if self._watcher is None else self._watcher.wrap(Tick(), endless, clock.now)
                 clock.wait(tick)
                 self.tell(Tick())
             elif event > until:
@@ -155,11 +166,11 @@ class Runner:
 
     def _close(self) -> None:
         """Cancel what is left, give everything back, and wait until it is gone."""
-        left = tuple(run.task for run in self.runs.values() if not run.outcome)
-        if left:
+        if left := tuple(run.task for run in self.runs.values() if not run.outcome):
             for task in left:
-                self.runs[task].waited += self.clock.now - (self.runs[task].waiting_since or self.clock.now)
+                self.runs[task].given_up = True
             self.tell(tasks.Cancel(left))
+            self._go_on_while(lambda: self._open_tasks > 0, self.clock.now + STOPPING)
         self.closing = True
         self._done(tasks.Tick(), self.plane.close(self.clock.now))
         self._go_on_while(lambda: self.cloud.alive > 0 or not self.plane.reconciler.empty, self.clock.now + CLOSING)
@@ -168,7 +179,13 @@ class Runner:
 
     def tell(self, message: Message) -> None:
         """Give the control plane a message, and carry out what it says."""
-        self._done(message, self.plane.handle(message, self.clock.now))
+        try:
+            effects = self.plane.handle(message, self.clock.now)
+        except Exception as error:
+            if self._watcher is None:
+                raise
+            raise self._watcher.wrap(message, error, self.clock.now) from error
+        self._done(message, effects)
 
     def _done(self, message: Any, effects: list[Effect]) -> None:
         self.steps += 1

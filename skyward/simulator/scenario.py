@@ -14,6 +14,8 @@ from skyward.simulator.workload import Spread, Task, Workload
 __all__ = ["Act", "Scenario", "one_group"]
 
 HOUR = 3600.0
+LOOK_GAP = 1.0
+"""Seconds between looks that new tasks cause: events of a simulated hour are further apart than those of a real one."""
 
 
 def one_group(least: int, most: int, slots: int = 1, price: float = 0.0) -> tuple[Group, ...]:
@@ -87,6 +89,7 @@ class Scenario:
             cooldown=self.cooldown,
             idle_timeout=self.idle_timeout,
             budget=self.budget,
+            look_gap=LOOK_GAP,
             limits=self.limits or Limits(concurrent_launches=1000),
         )
 

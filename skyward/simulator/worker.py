@@ -23,6 +23,7 @@ class Run:
         waiting_since: when it came, or its node died; None while it runs.
         waited: seconds in all.
         outcome: how it ended for its caller; empty until then.
+        given_up: whether the run ended before it did.
         measured: whether it is part of the workload, and not of what the user does besides.
     """
 
@@ -34,6 +35,7 @@ class Run:
     waited: float = 0.0
     starts: int = 0
     outcome: str = ""
+    given_up: bool = False
     measured: bool = True
 
 

@@ -76,7 +76,7 @@ class Workload:
         return tasks
 
     def _seconds(self, random: Random) -> float:
-        return self.task_seconds * math.exp(random.gauss(-self.varies**2 / 2, self.varies))
+        return self.task_seconds * math.exp(random.gauss(-(self.varies**2) / 2, self.varies))
 
     def arrivals(self, random: Random, start: float, end: float, level: Callable[[float], float]) -> Iterator[float]:
         """Times between `start` and `end` such that `level(time)` tasks, up to `peak`, run at once on average."""

@@ -1,0 +1,113 @@
+"""Random scenarios for the seed sweep: small pools, short times, and everything that goes wrong."""
+
+from dataclasses import replace
+from random import Random
+
+from skyward.control.requesting import Limits
+from skyward.scaling.registry import POLICIES
+from skyward.scaling.snapshot import Group
+from skyward.simulator.faults import Faults
+from skyward.simulator.scenario import Act, Scenario
+from skyward.simulator.workload import Spread, Task
+from skyward.specs.needs import NOTHING, Needs
+
+__all__ = ["MINUTE", "scenario_of"]
+
+MINUTE = 60.0
+GPU = Needs({"GPU": 1})
+FAST = Needs({}, {"fast"})
+
+
+def scenario_of(seed: int, minutes: float) -> Scenario:
+    """The scenario of a seed; `minutes` is how long tasks come and faults happen."""
+    random = Random(f"scenario {seed}")
+    until = minutes * MINUTE
+    groups = _groups(random)
+    budget = None
+    if random.random() < 0.2:
+        budget = random.uniform(0.1, 3.0)
+    return Scenario(
+        work=_tasks(random, groups, until),
+        groups=groups,
+        policy=random.choice(POLICIES),
+        boot=Spread(40, random.choice([0, 20, 40])),
+        seed=seed,
+        budget=budget,
+        faults=_faults(random, until),
+        cooldown=random.choice([0.0, 5.0, 30.0]),
+        idle_timeout=random.choice([5.0, 30.0, 60.0]),
+        retries=random.choice([0, 3, 1000]),
+        grace=3 * 60 * MINUTE,
+        checked=True,
+        limits=Limits(
+            request=60,
+            boot=180,
+            drain=random.choice([60, 300]),
+            terminate=60,
+            upscaling_speed=random.choice([None, None, 1.0, 0.5]),
+            concurrent_launches=random.choice([1, 10, 100]),
+        ),
+        acts=_acts(random, groups, until),
+    )
+
+
+def _groups(random: Random) -> tuple[Group, ...]:
+    least = random.choice([0, 0, 1, 2, 3])
+    most = least + random.choice([0, 1, 2, 5, 9])
+    plain = Group("nodes", least, max(1, most), random.choice([1, 1, 2, 4]), {"CPU": 4.0}, hourly_price=3.2)
+    if random.random() < 0.6:
+        return (plain,)
+    gpus = random.choice([1.0, 2.0])
+    special = Group(
+        "gpu", random.choice([0, 1]), random.choice([1, 3]), 2, {"CPU": 8.0, "GPU": gpus}, frozenset({"fast"})
+    )
+    special = replace(special, hourly_price=8.0, idle_timeout=random.choice([None, 20.0]))
+    return plain, special
+
+
+def _tasks(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Task, ...]:
+    mean = random.choice([2.0, 20.0, 90.0])
+    tasks: list[Task] = []
+    for _ in range(random.choice([1, 2, 4])):
+        at = random.uniform(0, until)
+        needs = random.choice([NOTHING, NOTHING, GPU, FAST, Needs({"CPU": 2})]) if len(groups) > 1 else NOTHING
+        tasks += [Task(at, random.expovariate(1 / mean), needs) for _ in range(random.choice([1, 5, 20]))]
+    for _ in range(random.choice([0, 5, 20])):
+        tasks.append(Task(random.uniform(0, until), random.expovariate(1 / mean)))
+    return tuple(sorted(tasks, key=lambda task: task.at))
+
+
+def _faults(random: Random, until: float) -> Faults:
+    def now_and_then(*values: float) -> float:
+        return random.choice([0.0, 0.0, *values])
+
+    return Faults(
+        spot_loss=now_and_then(2.0, 20.0),
+        storms=now_and_then(5.0, 20.0),
+        silent=now_and_then(0.5, 1.0),
+        detection=random.choice([5.0, 30.0]),
+        partial=now_and_then(0.3, 0.8),
+        shortages=now_and_then(10.0),
+        shortage_seconds=random.choice([30.0, 200.0]),
+        quota=random.choice([None, None, 2, 4]),
+        api_errors=now_and_then(0.2, 0.6),
+        phantoms=now_and_then(0.5),
+        lost_replies=now_and_then(0.1, 0.3),
+        duplicates=now_and_then(0.3),
+        reordered=now_and_then(0.3),
+        lost_terminates=now_and_then(0.2),
+        slow_terminate=random.choice([2.0, 2.0, 30.0, 100.0]),
+        boot_failures=now_and_then(0.1, 0.5),
+        false_alarms=now_and_then(2.0, 10.0),
+        until=until,
+    )
+
+
+def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Act, ...]:
+    acts: list[Act] = []
+    for _ in range(random.choice([0, 0, 1, 3])):
+        kind = random.choice(["resize", "resize", "cancel", "floor", "fund", "broadcast", "pin"])
+        least = random.choice([0, 1, 3])
+        most = {"resize": least + random.choice([1, 4]), "fund": random.choice([1, 5])}.get(kind, random.choice([1, 4]))
+        acts.append(Act(random.uniform(0, until), kind, least, most))
+    return tuple(acts)
