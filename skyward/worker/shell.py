@@ -8,7 +8,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,6 +20,9 @@ __all__ = ["Lines", "NodeShell", "expand_command", "names_in_command"]
 
 _PLACE = re.compile(r"\$\$|\$(?P<name>[A-Za-z_]\w*)|\{\{|\}\}|\{(?P<expression>[^{}]+)\}")
 """Where a command takes a value: `$name` or `{expression}`; `$$`, `{{` and `}}` stand for themselves."""
+
+_LONG = 1e9
+"""Seconds that a command may go on after it has closed its output. With a limit, the wait for it can be interrupted."""
 
 
 class Lines(list[str]):
@@ -42,8 +47,7 @@ class NodeShell:
 
     def system(self, command: str) -> None:
         """Run `command` in a shell; what it writes appears as it is written. `_exit_code` has how it ended."""
-        process = _start(expand_command(command, self.user_ns), subprocess.STDOUT)
-        with process, _killed_on_error(process):
+        with _running(expand_command(command, self.user_ns), subprocess.STDOUT) as process:
             for text in _read(process):
                 sys.stdout.write(text)
                 sys.stdout.flush()
@@ -53,8 +57,7 @@ class NodeShell:
 
     def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Lines | str:
         """What `command` writes to standard output, as lines; `split=False` gives it as one text."""
-        process = _start(expand_command(command, self.user_ns), None)
-        with process, _killed_on_error(process):
+        with _running(expand_command(command, self.user_ns), None) as process:
             text = "".join(_read(process))
         self.user_ns["_exit_code"] = process.returncode
         return Lines(text.splitlines()) if split else text
@@ -119,14 +122,45 @@ def _start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def _killed_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """On an interrupt, or any other error, end `process` and all that it started."""
+def _running(command: str, errors: int | None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs `command`, and has ended afterwards. An interrupt, or any other error, ends all it started.
+
+    Another thread starts it: an interrupt lands on this one, where it could cut the start in two and leave a process
+    behind that nobody knows.
+    """
+    started: Future[subprocess.Popen[bytes]] = Future()
+
+    def start() -> None:
+        try:
+            started.set_result(_start(command, errors))
+        except Exception as error:
+            started.set_exception(error)
+
     try:
-        yield
+        threading.Thread(target=start, name="skyward-command", daemon=True).start()
+        process = started.result()
+        yield process
+        process.wait(_LONG)
     except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        started.add_done_callback(_end)
         raise
+    _close(process)
+
+
+def _end(started: "Future[subprocess.Popen[bytes]]") -> None:
+    """End what was started, and all that it started in turn."""
+    if started.exception() is not None:
+        return
+    process = started.result()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _close(process)
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _read(process: subprocess.Popen[bytes]) -> Iterator[str]:

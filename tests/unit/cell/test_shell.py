@@ -2,13 +2,14 @@
 
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
 from skyward.errors import UsageError
-from skyward.worker.shell import Lines, NodeShell, expand_command, names_in_command
+from skyward.worker.shell import Lines, NodeShell, _start, expand_command, names_in_command
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -47,12 +48,60 @@ def test_an_interrupt_ends_the_command_and_all_it_started(tmp_path: Path) -> Non
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             left.append(alive.read())  # ends when nobody holds the other end any more
 
-    reader = threading.Thread(target=interrupt)
+    reader = threading.Thread(target=interrupt, daemon=True)  # a failure leaves it waiting for ever
     reader.start()
     with pytest.raises(KeyboardInterrupt):
         NodeShell({}).system(f"(exec 3>{fifo}; echo go >&3; sleep 1000) & wait")
-    reader.join()
+    reader.join(10)
     assert left == [""]
+
+
+def test_an_interrupt_as_the_command_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes: list[subprocess.Popen[bytes]] = []
+    interrupted = threading.Event()
+
+    def start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
+        processes.append(_start(command, errors))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        interrupted.wait(10)
+        return processes[0]
+
+    monkeypatch.setattr("skyward.worker.shell._start", start)
+    with pytest.raises(KeyboardInterrupt):
+        NodeShell({}).system("sleep 1000")
+    interrupted.set()
+    try:
+        assert processes[0].wait(10) == -signal.SIGKILL
+    finally:
+        processes[0].kill()
+
+
+def test_an_interrupt_ends_a_command_that_has_closed_its_output(tmp_path: Path) -> None:
+    fifo = tmp_path / "closed"
+    os.mkfifo(fifo)
+    left: list[str] = []
+
+    def interrupt() -> None:
+        with fifo.open() as alive:
+            alive.readline()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            left.append(alive.read())
+
+    reader = threading.Thread(target=interrupt, daemon=True)
+    reader.start()
+    with pytest.raises(KeyboardInterrupt):
+        NodeShell({}).system(f"exec 3>{fifo} >&- 2>&-; echo go >&3; sleep 1000")
+    reader.join(10)
+    assert left == [""]
+
+
+def test_a_command_that_cannot_be_started_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
+        raise OSError("too many processes")
+
+    monkeypatch.setattr("skyward.worker.shell._start", start)
+    with pytest.raises(OSError, match=r"^too many processes$"):
+        NodeShell({}).getoutput("true")
 
 
 @pytest.mark.parametrize(
