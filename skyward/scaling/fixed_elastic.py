@@ -18,6 +18,11 @@ class FixedElasticRule:
     down: float = 1
     _started: bool = field(default=False, init=False)
 
+    @property
+    def started(self) -> bool:
+        """Whether the primary group was started."""
+        return self._started
+
     def commands(self, view: View) -> list[Command]:
         """One command, or none."""
         rule = VanillaRule(self.up, self.down)
@@ -56,7 +61,8 @@ class FixedElastic:
         for group in snapshot.groups:
             if group.max == 1:
                 rule = self._primary.setdefault(group.name, FixedElasticRule(self.up, self.down))
-                decisions.append(decide(snapshot, rule, only=(group,)))
+                decision = decide(snapshot, rule, only=(group,))
+                decisions.append(replace(decision, desired={group.name: 1}) if rule.started else decision)
         elastic = tuple(group for group in snapshot.groups if group.max != 1)
         if elastic:
             decisions.append(decide(snapshot, VanillaRule(self.up, self.down), only=elastic))

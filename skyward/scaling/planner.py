@@ -165,7 +165,7 @@ class _Round:
         infeasible_gangs = tuple(gang for gang in gangs if not self._place_gang(gang))
         infeasible = self._place(shapes_of(self._request.demands), floor=False)
         self._let_idle_go()
-        launch = _count(node.type for node in self._nodes if node.given is None and node.cause is None)
+        launch = _count(node.type for node in self._nodes if node.given is None)
         return Plan(
             {name: launch[name] for name in self._types if name in launch},
             tuple((node.given.id, node.cause) for node in self._nodes if node.given and node.cause),
@@ -218,7 +218,7 @@ class _Round:
                 victims, nodes = _victims(nodes, len(nodes) - known.max, "MAX_NUM_NODE_PER_TYPE")
                 going += victims
             staying += nodes
-        self._nodes = going + staying
+        self._keep(going + staying)
 
     def _keep_maximum(self) -> None:
         staying = [node for node in self._nodes if node.cause is None]
@@ -226,7 +226,11 @@ class _Round:
             return
         going = [node for node in self._nodes if node.cause is not None]
         victims, staying = _victims(staying, len(staying) - self._request.max_nodes, "MAX_NUM_NODES")
-        self._nodes = going + victims + staying
+        self._keep(going + victims + staying)
+
+    def _keep(self, nodes: Sequence[_Node]) -> None:
+        """All but those that were to be launched and now are not."""
+        self._nodes = [node for node in nodes if node.given is not None or node.cause is None]
 
     def _place_gang(self, gang: Gang) -> bool:
         if gang.placement == "same_node":
