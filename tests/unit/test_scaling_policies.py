@@ -1,0 +1,286 @@
+"""Every policy: its bounds and its reasons, and what those of Ray and Scaler make of a pool."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward.errors import SpecError
+from skyward.scaling import (
+    POLICIES,
+    Binpack,
+    Capability,
+    Counts,
+    Decision,
+    Demand,
+    FixedElastic,
+    Group,
+    No,
+    NodeLoad,
+    Pressure,
+    Snapshot,
+    Vanilla,
+    find_policy,
+    floor_nodes,
+)
+from skyward.scaling.snapshot import NodeStage
+from skyward.specs.needs import NOTHING, Needs
+
+pytestmark = pytest.mark.unit
+
+ON_GPU = Needs({"GPU": 1})
+FAST = Needs({}, {"fast"})
+CPU = Group("cpu", 0, 8, 2, {"CPU": 4.0}, hourly_price=1.0)
+GPU = Group("gpu", 0, 4, 2, {"CPU": 8.0, "GPU": 1.0}, frozenset({"fast"}), hourly_price=5.0)
+BASE = Group("base", 0, 1, 2, {"CPU": 4.0})
+
+
+def pool(*groups: Group, nodes: tuple[NodeLoad, ...] = (), desired: dict[str, int] | None = None) -> Snapshot:
+    """A snapshot whose counts are those of its nodes."""
+    counts = {}
+    for group in groups:
+        own = [node for node in nodes if node.group == group.name]
+        stages = [node.stage for node in own]
+        there = stages.count("active") + stages.count("booting")
+        counts[group.name] = Counts(
+            stages.count("active"),
+            stages.count("booting"),
+            stages.count("leaving"),
+            sum(node.busy for node in own),
+            there if desired is None else desired[group.name],
+        )
+    return Snapshot(1000.0, groups, counts, nodes=nodes)
+
+
+def node(rank: int, group: Group, busy: int = 0, stage: NodeStage = "active", idle: float = 0.0) -> NodeLoad:
+    free = {kind: had * (group.slots - busy) / group.slots for kind, had in group.resources.items()}
+    return NodeLoad(rank, group.name, stage, busy, free, idle)
+
+
+STAGES: st.SearchStrategy[NodeStage] = st.sampled_from(["active", "active", "booting", "leaving"])
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    groups = []
+    for each in draw(st.sampled_from([(CPU,), (CPU, GPU), (BASE, CPU), (GPU, BASE, CPU)])):
+        least = draw(st.integers(0, min(2, each.max)))
+        groups.append(replace(each, min=least, max=max(each.max, least)))
+    nodes: list[NodeLoad] = []
+    for group in groups:
+        for _ in range(draw(st.integers(0, group.max))):
+            stage = draw(STAGES)
+            busy = draw(st.integers(0, group.slots)) if stage == "active" else 0
+            idle = draw(st.sampled_from([0.0, 30.0, 61.0])) if stage == "active" and not busy else 0.0
+            nodes.append(node(len(nodes), group, busy, stage, idle))
+    seen = pool(*groups, nodes=tuple(nodes))
+    working = bool(seen.inflight)
+    return replace(
+        seen,
+        demands=tuple(
+            Demand(draw(st.integers(1, 30)), each)
+            for each in draw(st.lists(st.sampled_from([NOTHING, ON_GPU, FAST]), max_size=3, unique=True))
+        ),
+        idle_for=0.0 if working else draw(st.sampled_from([0.0, 61.0])),
+        max_nodes=draw(st.none() | st.integers(8, 20)),
+        floor=draw(st.sampled_from([(), (Demand(3),), (Demand(1, ON_GPU),)])),
+    )
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(seen=snapshots())
+def test_every_policy_keeps_its_bounds(name: str, seen: Snapshot) -> None:
+    decision = find_policy(name).decide(seen)
+    groups = {group.name: group for group in seen.groups}
+    assert set(decision.desired) <= set(groups)
+    for group, count in decision.desired.items():
+        assert groups[group].min <= count <= groups[group].max
+    if seen.max_nodes is not None:
+        before = sum(seen.desired.values())
+        least = sum(max(group.min, seen.counts[group.name].desired) for group in seen.groups)
+        assert sum({**seen.desired, **decision.desired}.values()) <= max(seen.max_nodes, before, least)
+    assert decision.reason
+    assert set(decision.victims) <= {node.rank for node in seen.nodes if node.stage != "leaving"}
+    assert 0 not in decision.victims or len([node for node in seen.nodes if node.stage != "leaving"]) == 1
+    assert all(not any(group.can_hold(needs) for group in seen.groups) for needs in decision.infeasible)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(seen=snapshots())
+def test_every_policy_repeats_itself(name: str, seen: Snapshot) -> None:
+    """The same snapshot again, with what was decided in it, changes nothing: nothing runs away between two looks."""
+    policy = find_policy(name)
+    first = policy.decide(seen)
+    counts = {
+        group: replace(count, desired=first.desired.get(group, count.desired)) for group, count in seen.counts.items()
+    }
+    again = policy.decide(replace(seen, counts=counts))
+    assert {**first.desired, **again.desired} == first.desired
+
+
+def test_names() -> None:
+    assert POLICIES == ("pressure", "no", "vanilla", "capability", "fixed_elastic", "binpack")
+    assert [find_policy(name).name for name in POLICIES] == list(POLICIES)
+    assert find_policy("binpack") is not find_policy("binpack")
+    assert isinstance(find_policy("pressure"), Pressure)
+    own = Vanilla(up=3)
+    assert find_policy(own) is own
+
+
+class Half:
+    """No policy yet: it has no interval."""
+
+    name = "half"
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        return Decision({}, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("presure", "There is no scaling policy 'presure'; did you mean 'pressure'?"),
+        (
+            "zzz",
+            "There is no scaling policy 'zzz'; they are binpack, capability, fixed_elastic, no, pressure, vanilla.",
+        ),
+        (Vanilla, "The scaling policy must be an object, so write `Vanilla()`, not its class."),
+    ],
+)
+def test_what_is_no_policy(given: object, message: str) -> None:
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        find_policy(given)
+
+
+def test_an_object_that_lacks_something() -> None:
+    with pytest.raises(SpecError, match=r"has no 'interval'\.$"):
+        find_policy(Half())
+
+
+@pytest.mark.parametrize("policy", [Vanilla, Capability, FixedElastic])
+def test_ratios(policy: type[Vanilla | Capability | FixedElastic]) -> None:
+    with pytest.raises(SpecError, match=r"^down must be a number of at least 0, but got -1\.$"):
+        policy(up=1, down=-1)
+    with pytest.raises(SpecError, match=r"^down must be at most up, but a group would stop below 3 and start above 2"):
+        policy(up=2, down=3)
+
+
+def test_no_leaves_everything() -> None:
+    seen = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU)))
+    assert No().decide(replace(seen, demands=(Demand(99),))).desired == {"cpu": 2}
+
+
+def test_vanilla_grows_by_one_and_counts_what_boots() -> None:
+    seen = pool(CPU, nodes=(node(0, CPU, 2),))
+    decision = Vanilla().decide(replace(seen, demands=(Demand(19),)))
+    assert decision.desired == {"cpu": 2}
+    assert decision.reason == "21 tasks / 2 workers -> +1 cpu"
+    assert Vanilla().decide(replace(seen, demands=(Demand(18),))).desired == {"cpu": 1}
+    booting = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU, stage="booting")))
+    assert Vanilla().decide(replace(booting, demands=(Demand(19),))).desired == {"cpu": 2}
+
+
+def test_vanilla_lets_the_least_busy_node_go_and_never_the_head() -> None:
+    seen = pool(CPU, nodes=(node(0, CPU), node(1, CPU, 1), node(2, CPU, 2), node(3, CPU, 1)))
+    decision = Vanilla().decide(seen)
+    assert decision.desired == {"cpu": 3}
+    assert decision.victims == (3,)
+    assert decision.reason == "4 tasks / 8 workers -> -1 cpu, node 3 has the least to do"
+    assert Vanilla().decide(pool(CPU, nodes=(node(0, CPU),))).victims == (0,)
+    kept = replace(CPU, min=4)
+    assert Vanilla().decide(pool(kept, nodes=tuple(seen.nodes))).desired == {"cpu": 4}
+
+
+def test_capability_starts_what_the_tasks_ask_for() -> None:
+    seen = replace(pool(CPU, GPU), demands=(Demand(3), Demand(2, ON_GPU), Demand(1, FAST)))
+    decision = Capability().decide(seen)
+    assert decision.desired == {"cpu": 1, "gpu": 2}
+    assert (
+        decision.reason == "3 tasks / 0 workers -> +1 cpu; 2 tasks / 0 workers -> +1 gpu; 1 tasks / 0 workers -> +1 gpu"
+    )
+
+
+def test_capability_lets_an_idle_special_node_go() -> None:
+    seen = pool(CPU, GPU, nodes=(node(0, CPU), node(1, GPU)))
+    decision = Capability().decide(seen)
+    assert decision.desired == {"cpu": 1, "gpu": 0}
+    assert decision.victims == (1,)
+
+
+def test_capability_counts_amounts_that_a_group_can_never_hold_for_no_group() -> None:
+    seen = replace(pool(CPU, GPU), demands=(Demand(1, Needs({"GPU": 2})),))
+    assert Capability().decide(seen).infeasible == (Needs({"GPU": 2}),)
+
+
+def test_fixed_elastic() -> None:
+    policy = FixedElastic()
+    seen = replace(pool(BASE, CPU), demands=(Demand(5),))
+    assert policy.decide(seen).desired == {"base": 1, "cpu": 1}
+    grown = pool(BASE, CPU, nodes=(node(0, BASE), node(1, CPU)))
+    shrunk = policy.decide(grown)
+    assert shrunk.desired == {"base": 1, "cpu": 0}
+    assert shrunk.victims == (1,)
+    lost = pool(BASE, CPU, desired={"base": 0, "cpu": 0})
+    assert policy.decide(lost).desired["base"] == 1
+
+
+def test_binpack_packs_by_resource() -> None:
+    seen = replace(pool(CPU, GPU, nodes=(node(0, CPU, 1),)), demands=(Demand(5), Demand(2, ON_GPU)))
+    decision = Binpack().decide(seen)
+    assert decision.desired == {"cpu": 2, "gpu": 2}
+    assert decision.reason == "7 queued over 1 nodes -> +1 cpu; 7 queued over 0 nodes -> +2 gpu"
+
+
+def test_binpack_says_what_found_no_place() -> None:
+    small = replace(CPU, max=2)
+    seen = replace(pool(small), demands=(Demand(9),), gangs=((ON_GPU,),), floor=(Demand(50),))
+    decision = Binpack().decide(seen)
+    assert decision.desired == {"cpu": 2}
+    assert decision.infeasible == (ON_GPU,)
+    assert decision.reason == (
+        "9 queued and 1 gangs and a floor of 50 over 0 nodes -> +2 cpu, capped at 2 by max; "
+        "5 queued find no place within the limits; 1 gangs find no place as a whole; "
+        "the floor does not fit within the limits"
+    )
+
+
+def test_binpack_lets_idle_nodes_go_but_not_the_floor() -> None:
+    nodes = (node(0, CPU, idle=90), node(1, CPU, idle=90), node(2, CPU, idle=90), node(3, CPU, idle=10))
+    decision = Binpack().decide(pool(CPU, nodes=nodes))
+    assert decision.desired == {"cpu": 2}
+    assert decision.victims == (1, 2)
+    assert decision.settled
+    assert decision.reason == "idle past the timeout -> -2 cpu"
+    held = Binpack().decide(replace(pool(CPU, nodes=nodes), floor=(Demand(4),)))
+    assert held.victims == (2,)
+    assert Binpack().decide(pool(CPU, nodes=nodes[:1])).desired == {"cpu": 0}
+
+
+def test_binpack_cancels_a_boot_that_nothing_has_needed_for_a_while() -> None:
+    policy = Binpack()
+    boot = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU, stage="booting")))
+    assert policy.decide(boot).desired == {"cpu": 2}
+    assert policy.decide(replace(boot, now=1060.0)).desired == {"cpu": 2}
+    needed = replace(boot, now=1061.0, demands=(Demand(1),))
+    assert policy.decide(needed).desired == {"cpu": 2}
+    assert policy.decide(replace(boot, now=1062.0)).desired == {"cpu": 2}
+    cancelled = policy.decide(replace(boot, now=1123.0))
+    assert cancelled.desired == {"cpu": 1}
+    assert cancelled.victims == (1,)
+
+
+@pytest.mark.parametrize(
+    ("floor", "counts", "expected"),
+    [
+        ((), {"cpu": 3}, {}),
+        ((Demand(5),), {}, {"cpu": 3}),
+        ((Demand(2, Needs({"CPU": 4})),), {"cpu": 7}, {"cpu": 2}),
+        ((Demand(2, ON_GPU), Demand(1, Needs({"CPU": 4}))), {"cpu": 1}, {"cpu": 1, "gpu": 2}),
+        ((Demand(5, ON_GPU),), {}, {}),
+        ((Demand(1, Needs({"TPU": 1})),), {"cpu": 1}, {}),
+    ],
+)
+def test_floor(floor: tuple[Demand, ...], counts: dict[str, int], expected: dict[str, int]) -> None:
+    assert floor_nodes((CPU, GPU), floor, counts) == expected

@@ -1,0 +1,158 @@
+"""The default policy, rule by rule, and what holds for every report."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward.scaling import Counts, Demand, Group, NodeLoad, Pressure, Snapshot, desired_nodes
+from skyward.scaling.pressure import Outcome
+from skyward.specs.needs import Needs
+
+pytestmark = pytest.mark.unit
+
+ONE = Group("nodes", 1, 8, 2)
+CPU = Group("cpu", 0, 8, 2, {"CPU": 4.0}, hourly_price=1.0)
+GPU = Group("gpu", 0, 4, 4, {"CPU": 8.0, "GPU": 1.0}, frozenset({"fast"}), hourly_price=5.0)
+ON_GPU = Needs({"GPU": 1})
+
+
+def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
+    counts = {group.name: Counts() for group in groups} | given.pop("counts", {})  # type: ignore[operator]
+    return replace(Snapshot(0.0, groups, counts, (Demand(queued),) if queued else ()), **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        ({"queued": 12, "inflight": 4}, Outcome(8, "12 queued / 2 slots -> +6")),
+        ({"queued": 13, "inflight": 4}, Outcome(8, "13 queued / 2 slots -> +7, capped at 8 by max")),
+        ({"queued": 12, "inflight": 4, "desired": 8}, Outcome(8)),
+        ({"idle_for": 61.4}, Outcome(1, "idle for 61 s, over 60 s -> min of 1", settled=True)),
+        ({"idle_for": 60}, Outcome(2)),
+        ({"nodes": 8, "desired": 8, "inflight": 3}, Outcome(3, "3 of 16 slots busy, under 30 % -> 3")),
+        (
+            {"nodes": 8, "desired": 8, "inflight": 1, "min": 4},
+            Outcome(4, "1 of 16 slots busy, under 30 % -> 2, held at 4 by min"),
+        ),
+        ({"nodes": 8, "desired": 8, "inflight": 5}, Outcome(8)),
+        ({"desired": 9, "inflight": 4}, Outcome(8, "9 is over max -> 8")),
+        ({"desired": 0, "nodes": 0}, Outcome(1, "0 is under min -> 1")),
+    ],
+)
+def test_the_rules(report: dict[str, int], outcome: Outcome) -> None:
+    whole = {"queued": 0, "inflight": 0, "nodes": 2, "desired": 2, "min": 1, "max": 8, "slots": 2, "idle_for": 0}
+    assert desired_nodes(**{**whole, **report}, idle_timeout=60) == outcome
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> dict[str, int]:
+    least = draw(st.integers(0, 4))
+    most = least + draw(st.integers(0, 12))
+    nodes, slots = draw(st.integers(0, most)), draw(st.integers(1, 8))
+    return {
+        "queued": draw(st.integers(0, 60)),
+        "inflight": draw(st.integers(0, nodes * slots)),
+        "nodes": nodes,
+        "desired": draw(st.integers(least, max(least, most))),
+        "min": least,
+        "max": most,
+        "slots": slots,
+        "idle_for": draw(st.integers(0, 120)),
+        "idle_timeout": 60,
+    }
+
+
+@given(reports(), st.integers(1, 20))
+def test_a_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int) -> None:
+    longer = {**report, "queued": report["queued"] + more}
+    assert desired_nodes(**longer).desired >= desired_nodes(**report).desired
+
+
+@given(reports())
+def test_a_repeated_report_changes_nothing(report: dict[str, int]) -> None:
+    first = desired_nodes(**report)
+    assert desired_nodes(**{**report, "desired": first.desired}) == Outcome(first.desired)
+
+
+@given(reports())
+def test_bounds_and_reasons(report: dict[str, int]) -> None:
+    outcome = desired_nodes(**report)
+    assert report["min"] <= outcome.desired <= report["max"]
+    assert bool(outcome.reason) == (outcome.desired != report["desired"])
+    assert not outcome.settled or outcome.desired < report["desired"]
+    if report["queued"]:
+        assert outcome.desired >= report["desired"]
+
+
+def test_one_group() -> None:
+    seen = snapshot(ONE, queued=12, counts={"nodes": Counts(active=2, busy=4, desired=2)})
+    decision = Pressure().decide(seen)
+    assert decision.desired == {"nodes": 8}
+    assert decision.reason == "12 queued / 2 slots -> +6"
+    steady = Pressure().decide(snapshot(ONE, counts={"nodes": Counts(active=2, busy=3, desired=2)}))
+    assert steady.reason == "steady: 3 of 4 slots busy, 0 queued"
+
+
+def test_a_task_counts_for_the_cheapest_group_that_can_hold_it() -> None:
+    demands = (Demand(4), Demand(2, ON_GPU), Demand(1, Needs({}, {"fast"})))
+    decision = Pressure().decide(snapshot(GPU, CPU, demands=demands))
+    assert decision.desired == {"cpu": 2, "gpu": 3}
+    assert decision.reason == "gpu: 3 queued, 3 nodes' worth -> +3; cpu: 4 queued / 2 slots -> +2"
+
+
+def test_tasks_that_only_run_together_wait_too() -> None:
+    decision = Pressure().decide(snapshot(CPU, GPU, gangs=((ON_GPU, ON_GPU),)))
+    assert decision.desired == {"cpu": 0, "gpu": 2}
+
+
+def test_what_no_group_can_hold() -> None:
+    never = Needs({"TPU": 1})
+    decision = Pressure().decide(snapshot(CPU, replace(GPU, max=0), demands=(Demand(1, never), Demand(1, ON_GPU))))
+    assert decision.infeasible == (never, ON_GPU)
+    assert decision.desired == {"cpu": 0, "gpu": 0}
+
+
+def test_the_limit_of_nodes_in_all() -> None:
+    demands = (Demand(9), Demand(3, ON_GPU))
+    decision = Pressure().decide(snapshot(CPU, GPU, demands=demands, max_nodes=6))
+    assert decision.desired == {"cpu": 5, "gpu": 1}
+    assert decision.reason.endswith("gpu: 3 queued, 3 nodes' worth -> +3, capped at 6 nodes in all")
+
+
+def test_a_group_idles_on_its_own_while_another_works() -> None:
+    counts = {"cpu": Counts(active=1, busy=2, desired=1), "gpu": Counts(active=2, desired=2)}
+    nodes = (
+        NodeLoad(0, "cpu", "active", 2),
+        NodeLoad(1, "gpu", "active", 0, {}, 30),
+        NodeLoad(2, "gpu", "active", 0, {}, 90),
+    )
+    hurried = replace(GPU, idle_timeout=20)
+    assert Pressure().decide(snapshot(CPU, GPU, counts=counts, nodes=nodes)).desired == {"cpu": 1, "gpu": 2}
+    decision = Pressure().decide(snapshot(CPU, hurried, counts=counts, nodes=nodes))
+    assert decision.desired == {"cpu": 1, "gpu": 0}
+    assert decision.reason == "gpu: idle for 30 s, over 20 s -> min of 0"
+    assert decision.settled
+
+
+def test_a_shrink_that_was_not_waited_for_is_not_settled() -> None:
+    counts = {"cpu": Counts(active=8, busy=1, desired=8), "gpu": Counts(active=1, desired=1)}
+    nodes = (NodeLoad(9, "gpu", "active", 0, {}, 90),)
+    decision = Pressure().decide(snapshot(CPU, GPU, counts=counts, nodes=nodes))
+    assert decision.desired == {"cpu": 2, "gpu": 0}
+    assert not decision.settled
+
+
+def test_a_decision_takes_microseconds() -> None:
+    seen = snapshot(ONE, queued=12, counts={"nodes": Counts(active=2, busy=4, desired=2)})
+    policy = Pressure()
+
+    def mean() -> float:
+        began = time.perf_counter()
+        for _ in range(500):
+            policy.decide(seen)
+        return (time.perf_counter() - began) / 500
+
+    assert min(mean() for _ in range(10)) < 20e-6
