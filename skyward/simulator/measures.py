@@ -143,6 +143,7 @@ class Measures:
         *,
         policy: str,
         seed: int,
+        tasks: int,
         runs: Iterable[Run],
         machines: Mapping[int, CloudMachine],
         busy_seconds: float,
@@ -155,14 +156,14 @@ class Measures:
         """Everything, at the end."""
         measured = [run for run in runs if run.measured]
         waits = [run.waited for run in measured]
-        unfinished = sum(run.given_up for run in measured)
+        unfinished = tasks - len(measured) + sum(run.given_up for run in measured)
         seconds = {m.id: (now if m.until is None else m.until) - m.since for m in machines.values()}
         slot_seconds = sum(seconds[m.id] * self._slots[m.group] for m in machines.values())
         first = min((run.at for run in measured), default=0.0)
         return Result(
             policy=policy,
             seed=seed,
-            tasks=len(measured),
+            tasks=tasks,
             finished=sum(run.outcome == "value" and not run.given_up for run in measured),
             failed=sum(run.outcome != "value" and not run.given_up for run in measured),
             unfinished=unfinished,

@@ -122,7 +122,7 @@ class Runner:
         if self._tasks:
             self.clock.at(self._tasks[0].at, self._arrive)
         self._go_on_while(self._has_work, self.horizon + self.scenario.grace)
-        self._go_on_while(lambda: True, self.horizon)
+        self._go_on_while(lambda: not self.failed, self.horizon)
         if self._watcher is not None:
             self._watcher.waited(self)
         self._close()
@@ -131,6 +131,7 @@ class Runner:
         return self._measures.sum_up(
             policy=self.scenario.policy,
             seed=self.scenario.seed,
+            tasks=len(self._tasks),
             runs=self.runs.values(),
             machines=self.cloud.machines,
             busy_seconds=self._busy_seconds,
@@ -162,7 +163,12 @@ class Runner:
                 clock.step()
 
     def _has_work(self) -> bool:
-        return self._coming < len(self._tasks) or self._open_tasks > 0
+        return not self.failed and (self._coming < len(self._tasks) or self._open_tasks > 0)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the pool did not open, so that its user has got an error instead of a pool."""
+        return self.plane.hopeless and not self.plane.ready
 
     def _close(self) -> None:
         """Cancel what is left, give everything back, and wait until it is gone."""
@@ -212,6 +218,8 @@ class Runner:
 
     def _arrive(self) -> None:
         """The tasks of this moment come; those of one shape together."""
+        if self.closing:
+            return
         all_tasks, first = self._tasks, self._coming
         needs, last = all_tasks[first].needs, first
         now = self.clock.now
@@ -297,6 +305,8 @@ class Runner:
     # What the user does besides.
 
     def _act(self, act: Act) -> None:
+        if self.closing:
+            return
         match act.kind:
             case "resize":
                 self.tell(Resize({self.scenario.groups[0].name: (act.least, act.most)}))

@@ -1,7 +1,7 @@
 """Everything that a simulated run is made from: the same scenario gives the same run."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from skyward.control.places import Place
 from skyward.control.plane import PlaneSettings
@@ -10,6 +10,9 @@ from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import CALM, Faults
 from skyward.simulator.workload import Spread, Task, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["Act", "Scenario", "one_group"]
 
