@@ -66,6 +66,16 @@ class _Task:
     share: tuple[int, int] | None = None
 
 
+@dataclass(slots=True)
+class _Broadcast:
+    """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part."""
+
+    needs: Needs
+    members: set[int] = field(default_factory=set)
+    size: int = 0
+    given: set[int] = field(default_factory=set)
+
+
 @dataclass
 class TaskManager:
     """State of the queue. `handle` is the only way in; it returns what to do.
@@ -83,7 +93,7 @@ class TaskManager:
     _tasks: dict[int, _Task] = field(default_factory=dict)
     _waiting: WaitingTasks = field(default_factory=WaitingTasks)
     _table: SlotTable = field(default_factory=SlotTable)
-    _broadcasts: dict[int, tuple[set[int], Needs]] = field(default_factory=dict)
+    _broadcasts: dict[int, _Broadcast] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
 
     def number(self) -> int:
@@ -100,7 +110,7 @@ class TaskManager:
     @property
     def waiting(self) -> bool:
         """Whether anything waits for a node: a task, or a broadcast that has found none yet."""
-        return len(self._tasks) > self._table.busy or any(not members for members, _ in self._broadcasts.values())
+        return len(self._tasks) > self._table.busy or any(not each.members for each in self._broadcasts.values())
 
     @property
     def running(self) -> int:
@@ -172,10 +182,12 @@ class TaskManager:
                 self._drain(rank, effects)
             case NodeLost(rank, reason):
                 self._lose(rank, reason, effects)
+                self._take_from_broadcasts(rank)
             case NodeRemoved(rank, reason):
                 self._lose(rank, reason, effects)
                 for task in self._waiting.drop_pinned(rank):
                     self._settle(task, "lost", reason, effects)
+                self._take_from_broadcasts(rank)
             case Started(task):
                 if (record := self._tasks.get(task)) is not None:
                     record.started = True
@@ -191,7 +203,7 @@ class TaskManager:
             case Abandon(reason, outcome):
                 waiting = {task for task, record in self._tasks.items() if record.node is None}
                 self._settle_waiting(waiting, outcome, reason, effects)
-                for broadcast in [number for number, (members, _) in self._broadcasts.items() if not members]:
+                for broadcast in [number for number, each in self._broadcasts.items() if not each.members]:
                     del self._broadcasts[broadcast]
                     effects.append(BroadcastEnded(broadcast))
             case Tick():
@@ -211,8 +223,8 @@ class TaskManager:
                 self._settle(task, "unfit", reason, effects)
 
     def _open_broadcast(self, broadcast: int, needs: Needs, effects: list[Effect]) -> None:
-        self._broadcasts[broadcast] = set(), needs
         ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], needs)]
+        self._broadcasts[broadcast] = _Broadcast(needs, size=len(ranks))
         for position, rank in enumerate(ranks):
             self._add_member(broadcast, rank, (position, len(ranks)), effects)
 
@@ -226,23 +238,27 @@ class TaskManager:
 
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
-        members, needs = self._broadcasts[broadcast]
-        self._tasks[task] = _Task(rank, replayable=True, needs=needs, broadcast=broadcast, share=share)
-        members.add(task)
-        self._waiting.add(task, needs, rank)
+        record = self._broadcasts[broadcast]
+        self._tasks[task] = _Task(rank, replayable=True, needs=record.needs, broadcast=broadcast, share=share)
+        record.members.add(task)
+        record.given.add(rank)
+        self._waiting.add(task, record.needs, rank)
         effects.append(Member(broadcast, task, rank))
 
     def _join(self, joined: NodeJoined, now: float, effects: list[Effect]) -> None:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
-        if not self._broadcasts:
-            return
-        known = {record.target for record in self._tasks.values() if record.broadcast is not None}
-        if rank not in known:
-            for broadcast, (members, needs) in self._broadcasts.items():
-                if self._could_hold(self._table.nodes[rank], needs):
-                    size = max((self._tasks[task].share or (0, 0))[1] for task in members) if members else 0
-                    self._add_member(broadcast, rank, (size, size) if size else (0, 1), effects)
+        for broadcast, record in self._broadcasts.items():
+            if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
+                share = (record.size, record.size) if record.size else (0, 1)
+                record.size = max(1, record.size)
+                self._add_member(broadcast, rank, share, effects)
+
+    def _take_from_broadcasts(self, rank: int) -> None:
+        """The node of a rank is gone: the next one takes part anew, unless it takes over what this one had."""
+        for record in self._broadcasts.values():
+            if not any(self._tasks[task].target == rank for task in record.members):
+                record.given.discard(rank)
 
     def _drain(self, rank: int, effects: list[Effect]) -> None:
         if self._table.takes(rank):
@@ -301,7 +317,7 @@ class TaskManager:
         record = self._tasks.pop(task)
         effects.append(Settle(task, outcome, reason))
         if record.broadcast is not None:
-            members, _ = self._broadcasts[record.broadcast]
+            members = self._broadcasts[record.broadcast].members
             members.discard(task)
             if not members:
                 del self._broadcasts[record.broadcast]

@@ -1,0 +1,231 @@
+"""The task manager at its edges: turns, retries, what is sent ahead, broadcasts while nodes come and go."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from skyward.control.task_messages import (
+    Broadcast,
+    Cancel,
+    Delivered,
+    Effect,
+    Ended,
+    Member,
+    NodeDraining,
+    NodeJoined,
+    NodeLost,
+    NodeRemoved,
+    Recall,
+    Send,
+    Settle,
+    Started,
+    Stop,
+    Submitted,
+    Tick,
+)
+from skyward.control.tasks import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.specs.needs import NOTHING, Needs
+
+pytestmark = pytest.mark.unit
+
+GPU = Needs({"GPU": 1})
+
+
+def manager_with(*slots: int, retries: int = 3) -> TaskManager:
+    """A manager with a node for each of `slots`."""
+    manager = TaskManager(retries=retries)
+    for rank, count in enumerate(slots):
+        manager.handle(NodeJoined(rank, count), 0.0)
+    return manager
+
+
+def submit(
+    manager: TaskManager, count: int, target: int | None = None, *, replayable: bool = True, needs: Needs = NOTHING
+) -> tuple[list[int], list[Effect]]:
+    tasks = [manager.number() for _ in range(count)]
+    return tasks, manager.handle(Submitted(tuple(tasks), target, replayable, needs), 0.0)
+
+
+def sent(effects: Iterable[Effect]) -> list[tuple[int, int]]:
+    return [(effect.task, effect.rank) for effect in effects if isinstance(effect, Send)]
+
+
+def settled(effects: Iterable[Effect]) -> list[tuple[int, str, str]]:
+    return [(effect.task, effect.outcome, effect.reason) for effect in effects if isinstance(effect, Settle)]
+
+
+def test_tasks_go_to_the_nodes_in_turn() -> None:
+    manager = manager_with(2, 2, 2)
+    tasks, effects = submit(manager, 4)
+    assert sent(effects) == list(zip(tasks, (0, 1, 2, 0), strict=True))
+    _, effects = submit(manager, 1)
+    assert [rank for _, rank in sent(effects)] == [1]
+
+
+def test_a_task_for_a_node_waits_for_that_node_and_holds_up_no_other() -> None:
+    manager = manager_with(1, 1)
+    (first,), _ = submit(manager, 1, 1)
+    (pinned,), effects = submit(manager, 1, 1)
+    assert effects == []
+    (free,), effects = submit(manager, 1)
+    assert sent(effects) == [(free, 0)]
+    assert sent(manager.handle(Ended(first, 1, "value", 1.0), 1.0)) == [(pinned, 1)]
+
+
+def test_a_task_that_fits_nowhere_does_not_hold_up_those_of_another_shape() -> None:
+    manager = TaskManager()
+    manager.handle(NodeJoined(0, 2, "", {"GPU": 1}), 0.0)
+    (first, second), effects = submit(manager, 2, needs=GPU)
+    assert sent(effects) == [(first, 0)]
+    (plain,), effects = submit(manager, 1)
+    assert sent(effects) == [(plain, 0)]
+    assert sent(manager.handle(Ended(plain, 0, "value", 1.0), 1.0)) == []
+    assert sent(manager.handle(Ended(first, 0, "value", 1.0), 1.0)) == [(second, 0)]
+
+
+def test_between_shapes_the_oldest_goes_first() -> None:
+    manager = TaskManager()
+    (old,), _ = submit(manager, 1, needs=GPU)
+    (new,), _ = submit(manager, 1)
+    assert sent(manager.handle(NodeJoined(0, 1, "", {"GPU": 1}), 0.0)) == [(old, 0)]
+    assert sent(manager.handle(Ended(old, 0, "value", 1.0), 0.0)) == [(new, 0)]
+
+
+def test_a_task_is_sent_again_as_often_as_it_may_be_and_then_is_lost() -> None:
+    manager = manager_with(1, retries=2)
+    (task,), effects = submit(manager, 1)
+    for attempt in range(3):
+        assert effects == [Send(task, 0, attempt)]
+        effects = manager.handle(NodeLost(0, f"crash {attempt}"), 0.0) or manager.handle(NodeJoined(0, 1), 0.0)
+    assert settled(effects) == [(task, "lost", "crash 2")]
+
+
+def test_a_task_that_did_not_run_on_the_node_that_died_has_lost_nothing() -> None:
+    manager = manager_with(1, retries=0)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)  # tasks are short: some are sent ahead from now on
+    (runs, waits), effects = submit(manager, 2)
+    assert sent(effects) == [(runs, 0), (waits, 0)]
+    assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(runs, "lost", "crash")]
+    assert manager.handle(NodeJoined(0, 1), 0.0) == [Send(waits, 0, 1)]
+
+
+def test_a_task_sent_ahead_that_has_started_after_all_counts_as_run() -> None:
+    manager = manager_with(1, retries=0)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)
+    (runs, started), _ = submit(manager, 2)
+    manager.handle(Started(started), 0.0)
+    assert [task for task, _, _ in settled(manager.handle(NodeLost(0, "crash"), 0.0))] == [runs, started]
+
+
+def test_what_was_delivered_is_not_made_again() -> None:
+    manager = manager_with(1)
+    (task,), _ = submit(manager, 1)
+    manager.handle(Delivered(task), 0.0)
+    assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(task, "lost", "crash")]
+
+
+def test_a_lost_task_goes_before_those_that_wait() -> None:
+    manager = manager_with(2)
+    (first, second, third), _ = submit(manager, 3)
+    manager.handle(NodeLost(0, "crash"), 0.0)
+    assert [task for task, _ in sent(manager.handle(NodeJoined(0, 3), 0.0))] == [first, second, third]
+
+
+def test_as_much_is_sent_ahead_as_takes_the_horizon_to_run() -> None:
+    manager = manager_with(1)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", PREFETCH_HORIZON / 3.5), 0.0)
+    assert len(sent(submit(manager, 10)[1])) == 1 + 3
+    manager = manager_with(1)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)
+    assert len(sent(submit(manager, 100)[1])) == 1 + PREFETCH_MOST
+
+
+def test_what_waits_behind_a_long_task_is_taken_back_for_a_node_that_is_free() -> None:
+    manager = manager_with(1)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)
+    (long, second, third), _ = submit(manager, 3)
+    manager.handle(NodeJoined(1, 1), 0.0)
+    assert manager.handle(Tick(), RECALL_AFTER / 2) == []
+    assert manager.handle(Tick(), RECALL_AFTER) == [Recall(third, 0)]
+    assert manager.handle(Tick(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # the first recall is not made again
+    assert sent(manager.handle(Ended(third, 0, "returned", 0.0), 1.0)) == [(third, 1)]
+    assert manager.node_of(long) == 0
+
+
+def test_a_node_that_drains_gives_back_what_it_has_not_begun() -> None:
+    manager = manager_with(1)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)
+    (_, second, third), _ = submit(manager, 3)
+    assert manager.handle(NodeDraining(0), 0.0) == [Recall(third, 0), Recall(second, 0)]
+
+
+def test_a_task_is_stopped_once_and_ends_when_its_node_has_stopped() -> None:
+    manager = manager_with(1)
+    (runs, waits), _ = submit(manager, 2)
+    assert manager.handle(Cancel((runs, waits)), 0.0) == [Stop(runs, 0), Settle(waits, "cancelled")]
+    assert manager.handle(Cancel((runs, waits)), 0.0) == []
+    assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(runs, "cancelled", "crash")]
+
+
+def test_tasks_for_a_node_that_is_removed_are_lost_and_say_why() -> None:
+    manager = manager_with(1, 1)
+    (runs, waits), _ = submit(manager, 2, 1)
+    assert settled(manager.handle(NodeRemoved(1, "scaled away"), 0.0)) == [
+        (runs, "lost", "scaled away"),
+        (waits, "lost", "scaled away"),
+    ]
+
+
+# Broadcasts.
+
+
+def members(effects: Iterable[Effect]) -> list[int]:
+    return [effect.rank for effect in effects if isinstance(effect, Member)]
+
+
+def shares(effects: Iterable[Effect]) -> list[tuple[int, int] | None]:
+    return [effect.share for effect in effects if isinstance(effect, Send)]
+
+
+def test_the_nodes_at_the_start_share_the_data_and_those_that_join_later_get_none() -> None:
+    manager = manager_with(1, 1)
+    assert shares(manager.handle(Broadcast(manager.number()), 0.0)) == [(0, 2), (1, 2)]
+    assert shares(manager.handle(NodeJoined(2, 1), 0.0)) == [(2, 2)]
+
+
+def test_the_first_node_of_an_empty_pool_gets_all_the_data() -> None:
+    manager = manager_with()
+    assert manager.handle(Broadcast(manager.number()), 0.0) == []
+    assert shares(manager.handle(NodeJoined(0, 1), 0.0)) == [(0, 1)]
+    assert shares(manager.handle(NodeJoined(1, 1), 0.0)) == [(1, 1)]
+
+
+def test_a_node_whose_drain_is_taken_back_does_not_run_a_broadcast_twice() -> None:
+    manager = manager_with(1, 1)
+    effects = manager.handle(Broadcast(manager.number()), 0.0)
+    task = next(task for task, rank in sent(effects) if rank == 1)
+    manager.handle(Ended(task, 1, "value", 1.0), 1.0)
+    manager.handle(NodeDraining(1), 1.0)
+    assert manager.handle(NodeJoined(1, 1), 2.0) == []
+
+
+def test_a_node_that_still_runs_one_broadcast_takes_part_in_another_when_its_drain_is_taken_back() -> None:
+    manager = manager_with(2, 2)
+    manager.handle(Broadcast(manager.number()), 0.0)
+    manager.handle(NodeDraining(1), 0.0)
+    assert members(manager.handle(Broadcast(manager.number()), 0.0)) == [0]
+    assert members(manager.handle(NodeJoined(1, 2), 0.0)) == [1]
+
+
+def test_a_node_that_takes_the_place_of_a_lost_one_takes_over_its_share() -> None:
+    manager = manager_with(1, 1)
+    effects = manager.handle(Broadcast(manager.number()), 0.0)
+    task = next(task for task, rank in sent(effects) if rank == 1)
+    assert manager.handle(NodeLost(1, "crash"), 0.0) == []
+    assert manager.handle(NodeJoined(1, 1), 0.0) == [Send(task, 1, 1, (1, 2))]

@@ -1,0 +1,372 @@
+"""The task manager against a model of it: tasks end once, in order, on nodes that have room for them."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from skyward.control.task_messages import (
+    Abandon,
+    Broadcast,
+    BroadcastEnded,
+    Cancel,
+    Delivered,
+    Ended,
+    Member,
+    Message,
+    NodeDraining,
+    NodeJoined,
+    NodeLost,
+    NodeRemoved,
+    Outcome,
+    Recall,
+    Send,
+    Settle,
+    Started,
+    Stop,
+    Submitted,
+    Tick,
+)
+from skyward.control.tasks import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.specs.needs import NOTHING, Needs
+
+pytestmark = pytest.mark.unit
+
+GPU = Needs({"GPU": 1})
+RETRIES = 2
+RANKS = range(4)
+ranks = st.sampled_from(RANKS)
+
+
+@dataclass
+class Task:
+    """What the model knows of a task."""
+
+    target: int | None
+    replayable: bool
+    needs: Needs = NOTHING
+    broadcast: int | None = None
+    node: int | None = None
+    started: bool = False
+    cancelled: bool = False
+    losses: int = 0
+    sent: int = 0
+
+
+@dataclass
+class Node:
+    """What the model knows of a node. It runs the first of its tasks, as many as it has slots."""
+
+    slots: int
+    gpus: int
+    takes: bool = True
+
+
+class TaskQueue(RuleBasedStateMachine):
+    """Tells the manager what may happen, in any order, and holds what it answers against a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.manager = TaskManager(retries=RETRIES)
+        self.now = 0.0
+        self.tasks: dict[int, Task] = {}
+        self.over: dict[int, Outcome] = {}
+        self.nodes: dict[int, Node] = {}
+        self.on: dict[int, list[int]] = {rank: [] for rank in RANKS}
+        self.waiting: dict[tuple[Needs, int | None], deque[int]] = {}
+        self.covered: dict[int, set[int]] = {}
+        self.ended: set[int] = set()
+        self.recalled: list[tuple[int, int, int]] = []
+        self.stopped: list[tuple[int, int]] = []
+
+    # The step: what the model expects, and what the manager says.
+
+    def tell(self, message: Message, settled: dict[int, Outcome] | None = None, members: Any = ()) -> None:
+        """Tell the manager; exactly these tasks must end, and these (broadcast, rank) must become members."""
+        expected = settled or {}
+        ended = {self.tasks[task].broadcast for task in expected} - {None}
+        seen: dict[int, Outcome] = {}
+        joined: list[tuple[int, int]] = []
+        over: set[int | None] = set()
+        for effect in self.manager.handle(message, self.now):
+            match effect:
+                case Send():
+                    self.was_sent(effect)
+                case Settle(task, outcome):
+                    assert task not in self.over, "a task ended twice"
+                    self.over[task] = seen[task] = outcome
+                    self.forget(task)
+                case Member(broadcast, task, rank):
+                    joined.append((broadcast, rank))
+                    self.tasks[task] = Task(rank, replayable=True, broadcast=broadcast)
+                    self.wait_for(task)
+                    self.covered[broadcast].add(rank)
+                case Recall(task, rank):
+                    assert self.on[rank].index(task) >= self.nodes[rank].slots
+                    assert self.tasks[task].target is None
+                    self.recalled.append((task, rank, self.tasks[task].sent))
+                case Stop(task, rank):
+                    assert task in self.on[rank]
+                    self.stopped.append((task, rank))
+                case BroadcastEnded(broadcast):
+                    assert broadcast not in self.ended, "a broadcast ended twice"
+                    over.add(broadcast)
+        assert seen == expected
+        assert sorted(joined) == sorted(members)
+        open_ones = {task.broadcast for number, task in self.tasks.items() if number not in self.over}
+        empty = {b for b in self.covered if b not in open_ones and isinstance(message, Abandon)} - self.ended
+        assert over == (ended - open_ones) | empty
+        self.ended |= {broadcast for broadcast in over if broadcast is not None}
+
+    def was_sent(self, send: Send) -> None:
+        task, node = self.tasks[send.task], self.nodes[send.rank]
+        queue = self.waiting[task.needs, task.target]
+        assert queue[0] == send.task, "tasks of one kind go in the order they came"
+        assert send.attempt == task.sent
+        assert task.losses <= RETRIES
+        assert task.target == send.rank if task.target is not None else node.takes
+        ahead = 0
+        if task.target is None and not task.needs and self.manager.task_seconds is not None:
+            ahead = min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.manager.task_seconds, 1e-6)))
+        assert len(self.on[send.rank]) < node.slots + ahead
+        queue.popleft()
+        self.on[send.rank].append(send.task)
+        task.node, task.started, task.sent = send.rank, False, task.sent + 1
+        assert self.gpus_in_use(send.rank) <= node.gpus
+
+    def gpus_in_use(self, rank: int) -> float:
+        return sum(self.tasks[task].needs.resources.get("GPU", 0) for task in self.on[rank])
+
+    def wait_for(self, task: int, *, first: bool = False) -> None:
+        record = self.tasks[task]
+        queue = self.waiting.setdefault((record.needs, record.target), deque())
+        record.node = None
+        (queue.appendleft if first else queue.append)(task)
+
+    def forget(self, task: int) -> None:
+        for held in (*self.waiting.values(), *self.on.values()):
+            if task in held:
+                held.remove(task)
+
+    def waits(self, task: int) -> bool:
+        return any(task in queue for queue in self.waiting.values())
+
+    def running(self) -> list[int]:
+        return [task for rank, node in self.nodes.items() for task in self.on[rank][: node.slots]]
+
+    def open_broadcasts(self) -> Iterable[int]:
+        return [broadcast for broadcast in self.covered if broadcast not in self.ended]
+
+    # What may happen.
+
+    @initialize(slots=st.integers(1, 3))
+    def first_node(self, slots: int) -> None:
+        self.join(0, slots, 1)
+
+    @rule(count=st.integers(1, 6), pin=st.none() | ranks, replayable=st.booleans(), gpu=st.booleans())
+    def submit(self, count: int, pin: int | None, replayable: bool, gpu: bool) -> None:
+        needs = GPU if gpu and pin is None else NOTHING
+        new = tuple(self.manager.number() for _ in range(count))
+        for task in new:
+            self.tasks[task] = Task(pin, replayable, needs)
+            self.wait_for(task)
+        self.tell(Submitted(new, pin, replayable, needs))
+
+    @rule()
+    def broadcast(self) -> None:
+        number = self.manager.number()
+        self.covered[number] = set()
+        self.tell(Broadcast(number), members=[(number, rank) for rank, node in self.nodes.items() if node.takes])
+
+    @rule(rank=ranks, slots=st.integers(1, 3), gpus=st.integers(0, 2))
+    def join(self, rank: int, slots: int, gpus: int) -> None:
+        self.nodes.setdefault(rank, Node(slots, gpus)).takes = True
+        new = [(broadcast, rank) for broadcast in self.open_broadcasts() if rank not in self.covered[broadcast]]
+        self.tell(NodeJoined(rank, slots, "", {"GPU": gpus}), members=new)
+
+    @rule(rank=ranks)
+    def drain(self, rank: int) -> None:
+        if rank in self.nodes:
+            self.nodes[rank].takes = False
+        self.tell(NodeDraining(rank))
+
+    @rule(rank=ranks, removed=st.booleans())
+    def lose(self, rank: int, removed: bool) -> None:
+        settled: dict[int, Outcome] = {}
+        again: list[int] = []
+        node = self.nodes.pop(rank, None)
+        for position, number in enumerate(self.on[rank]):
+            task = self.tasks[number]
+            ran = task.started or (node is not None and position < node.slots)
+            task.losses += ran
+            if task.cancelled:
+                settled[number] = "cancelled"
+            elif (ran and not task.replayable) or task.losses > RETRIES:
+                settled[number] = "lost"
+            else:
+                again.append(number)
+        self.on[rank] = []
+        for number in reversed(again):
+            self.wait_for(number, first=True)
+        if removed:
+            settled |= dict.fromkeys(self.waiting.get((NOTHING, rank), ()), "lost")
+        for covered in self.covered.values():  # another node of this rank has to be covered anew
+            covered.discard(rank)
+        for number in self.waiting.get((NOTHING, rank), ()):
+            if number not in settled and (broadcast := self.tasks[number].broadcast) is not None:
+                self.covered[broadcast].add(rank)
+        self.tell(NodeRemoved(rank, "gone") if removed else NodeLost(rank, "gone"), settled)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), what=st.sampled_from(["started", "delivered"]))
+    def progress(self, data: st.DataObject, what: str) -> None:
+        task = data.draw(st.sampled_from(self.running()))
+        if what == "started":
+            self.tasks[task].started = True
+            self.tell(Started(task))
+        else:
+            self.tasks[task].replayable = False
+            self.tell(Delivered(task))
+
+    @precondition(lambda self: self.running())
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(["value", "value", "error", "timeout"]),
+        seconds=st.sampled_from([0.0, 0.0005, 1.0]),
+    )
+    def finish(self, data: st.DataObject, outcome: Literal["value", "error", "timeout"], seconds: float) -> None:
+        self.end(data.draw(st.sampled_from(self.running())), outcome, seconds)
+
+    def end(self, task: int, outcome: Literal["value", "error", "timeout"], seconds: float) -> None:
+        rank = self.tasks[task].node
+        assert rank is not None
+        self.on[rank].remove(task)
+        self.tell(Ended(task, rank, outcome, seconds), {task: outcome})
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def process_is_killed(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self.running()))
+        task = self.tasks[number]
+        rank = task.node
+        assert rank is not None
+        self.on[rank].remove(number)
+        settled: dict[int, Outcome] = {}
+        if task.cancelled:
+            settled[number] = "cancelled"
+        elif task.replayable and task.losses < RETRIES:
+            task.losses += 1
+            self.wait_for(number, first=True)
+        else:
+            settled[number] = "lost"
+        self.tell(Ended(number, rank, "lost", 0.0), settled)
+
+    @precondition(lambda self: self.recalled)
+    @rule()
+    def recall_is_answered(self) -> None:
+        number, rank, sent = self.recalled.pop()
+        task = self.tasks[number]
+        held = self.on[rank]
+        if number not in held or task.sent != sent or held.index(number) < self.nodes[rank].slots:
+            return  # it runs by now, or is over: the node does not answer
+        held.remove(number)
+        settled: dict[int, Outcome] = {number: "cancelled"} if task.cancelled else {}
+        if not settled:
+            self.wait_for(number, first=True)
+        self.tell(Ended(number, rank, "returned", 0.0), settled)
+
+    @precondition(lambda self: self.stopped)
+    @rule(too_late=st.booleans())
+    def stop_is_answered(self, too_late: bool) -> None:
+        task, rank = self.stopped.pop()
+        if task in self.on[rank]:
+            self.on[rank].remove(task)
+            self.tell(
+                Ended(task, rank, "value" if too_late else "cancelled", 0.1),
+                {task: "value" if too_late else "cancelled"},
+            )
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), rank=ranks)
+    def late_news(self, data: st.DataObject, rank: int) -> None:
+        """An end that is told twice, or by a node that does not have the task any more, changes nothing."""
+        task = data.draw(st.sampled_from(sorted(self.tasks)))
+        if task in self.over or self.tasks[task].node != rank:
+            self.tell(Ended(task, rank, "value", 0.1))
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(sorted(self.tasks)), min_size=1, max_size=4))
+        settled: dict[int, Outcome] = {task: "cancelled" for task in chosen if self.waits(task)}
+        for task in chosen:
+            self.tasks[task].cancelled = self.tasks[task].cancelled or task not in self.over
+        before = len(self.stopped)
+        on_nodes = {t for t in chosen if t not in self.over and t not in settled}
+        self.tell(Cancel(tuple(chosen)), settled)
+        assert {task for task, _ in self.stopped[before:]} <= on_nodes
+
+    @rule()
+    def abandon(self) -> None:
+        waiting = [task for queue in self.waiting.values() for task in queue]
+        self.tell(Abandon("no node can be had"), dict.fromkeys(waiting, "abandoned"))
+
+    @rule(seconds=st.sampled_from([0.01, RECALL_AFTER * 2]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.tell(Tick())
+
+    # What must always hold.
+
+    @invariant()
+    def no_task_is_lost(self) -> None:
+        waiting = [task for queue in self.waiting.values() for task in queue]
+        there = waiting + [task for rank in RANKS for task in self.on[rank]]
+        assert sorted(there) == sorted(task for task in self.tasks if task not in self.over)
+        assert all(not self.on[rank] for rank in RANKS if rank not in self.nodes)
+
+    @invariant()
+    def no_slot_is_idle_while_a_task_fits_it(self) -> None:
+        for (needs, target), queue in self.waiting.items():
+            for rank, node in self.nodes.items() if queue else ():
+                if (target is None and node.takes) or target == rank:
+                    has_gpu = not needs or self.gpus_in_use(rank) < node.gpus
+                    assert len(self.on[rank]) >= node.slots or not has_gpu
+
+    @invariant()
+    def every_node_has_its_share_of_every_broadcast(self) -> None:
+        for broadcast in self.open_broadcasts():
+            assert {rank for rank, node in self.nodes.items() if node.takes} <= self.covered[broadcast]
+
+    @invariant()
+    def the_counts_are_right(self) -> None:
+        assert self.manager.running == len(self.running())
+        assert self.manager.queued == len(self.tasks) - len(self.over) - len(self.running())
+        assert self.manager.ranks == tuple(sorted(rank for rank, node in self.nodes.items() if node.takes))
+        for rank in RANKS:
+            assert self.manager.busy(rank) == len([task for task in self.running() if task in self.on[rank]])
+        ahead = any(len(self.on[rank]) > node.slots for rank, node in self.nodes.items())
+        assert self.manager.waits() == ahead
+
+    def teardown(self) -> None:
+        """With nodes that live, everything comes to an end."""
+        for rank in RANKS:
+            self.join(rank, 1, 1)
+            if not self.nodes[rank].gpus:
+                self.lose(rank, removed=False)
+                self.join(rank, 1, 1)
+        for _ in range(2 * len(self.tasks)):
+            for task in self.running():
+                self.end(task, "value", 0.1)
+        assert set(self.over) == set(self.tasks)
+        assert self.ended == set(self.covered)
+        assert (self.manager.queued, self.manager.running) == (0, 0)
+
+
+TestTaskQueue = TaskQueue.TestCase
+TestTaskQueue.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
