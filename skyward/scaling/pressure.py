@@ -1,5 +1,6 @@
 """The default policy: grow for what waits, at once; shrink what idles or is hardly used."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -100,42 +101,18 @@ class Pressure:
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
-        groups, counts = snapshot.groups, snapshot.counts
         queues, infeasible = _assign(snapshot)
-        desired: dict[str, int] = {}
-        reasons: list[str] = []
-        shrinks, settled = False, True
-        room = None if snapshot.max_nodes is None else snapshot.max_nodes - sum(counts[g.name].desired for g in groups)
-        for group in groups:
-            count = counts[group.name]
-            queue = queues.get(group.name, _NONE)
-            outcome = desired_nodes(
-                queued=queue.tasks,
-                inflight=count.busy,
-                nodes=count.active,
-                desired=count.desired,
-                min=group.min,
-                max=group.max,
-                slots=group.slots,
-                idle_for=_idle_for(group, count, snapshot),
-                idle_timeout=snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout,
-                worth=None if queue.plain else queue.nodes,
-            )
-            aim, reason = outcome.desired, outcome.reason
-            if room is not None and aim > count.desired:
-                if aim - count.desired > room:
-                    aim = count.desired + (room if room > 0 else 0)
-                    reason += f", capped at {snapshot.max_nodes} nodes in all"
-                room -= aim - count.desired
-            desired[group.name] = aim
-            if aim != count.desired:
-                reasons.append(f"{group.name}: {reason}" if len(groups) > 1 else reason)
-                if aim < count.desired:
-                    shrinks, settled = True, settled and outcome.settled
+        outcomes = {group.name: _outcome(group, queues.get(group.name, _NONE), snapshot) for group in snapshot.groups}
+        if snapshot.max_nodes is not None:
+            _cap(outcomes, snapshot.desired, snapshot.max_nodes)
+        changes = [(name, each) for name, each in outcomes.items() if each.reason]
+        shrinks = [each.settled for name, each in changes if each.desired < snapshot.counts[name].desired]
+        alone = len(snapshot.groups) == 1
+        reasons = [each.reason if alone else f"{name}: {each.reason}" for name, each in changes]
         return Decision(
-            desired,
+            {name: each.desired for name, each in outcomes.items()},
             "; ".join(reasons) or _steady(snapshot),
-            settled=shrinks and settled,
+            settled=bool(shrinks) and all(shrinks),
             infeasible=infeasible,
         )
 
@@ -150,6 +127,35 @@ class _Queue:
 
 
 _NONE = _Queue()
+
+
+def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
+    """What one group should have, were it alone."""
+    counts = snapshot.counts[group.name]
+    return desired_nodes(
+        queued=queue.tasks,
+        inflight=counts.busy,
+        nodes=counts.active,
+        desired=counts.desired,
+        min=group.min,
+        max=group.max,
+        slots=group.slots,
+        idle_for=_idle_for(group, counts, snapshot),
+        idle_timeout=snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout,
+        worth=None if queue.plain else queue.nodes,
+    )
+
+
+def _cap(outcomes: dict[str, Outcome], before: Mapping[str, int], most: int) -> None:
+    """Let the groups grow, the first before the others, until there are `most` nodes in all."""
+    room = most - sum(min(before[name], each.desired) for name, each in outcomes.items())
+    for name, each in outcomes.items():
+        more = each.desired - before[name]
+        given = max(0, min(more, room))
+        if more > given:
+            reason = f"{each.reason}, capped at {most} nodes in all" if given else ""
+            outcomes[name] = Outcome(before[name] + given, reason)
+        room -= given
 
 
 def _assign(snapshot: Snapshot) -> tuple[dict[str, _Queue], tuple[Needs, ...]]:

@@ -95,10 +95,13 @@ def test_every_policy_keeps_its_bounds(name: str, seen: Snapshot) -> None:
     decision = find_policy(name).decide(seen)
     groups = {group.name: group for group in seen.groups}
     assert set(decision.desired) <= set(groups)
+    before = sum(seen.desired.values())
+    owed = sum(max(0, group.min - seen.desired[group.name]) for group in seen.groups)
     for group, count in decision.desired.items():
-        assert groups[group].min <= count <= groups[group].max
+        assert count <= groups[group].max
+        if seen.max_nodes is None or before + owed <= seen.max_nodes:
+            assert count >= groups[group].min
     if seen.max_nodes is not None:
-        before = sum(seen.desired.values())
         least = sum(max(group.min, seen.counts[group.name].desired) for group in seen.groups)
         assert sum({**seen.desired, **decision.desired}.values()) <= max(seen.max_nodes, before, least)
     assert decision.reason
