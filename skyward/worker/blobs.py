@@ -39,10 +39,9 @@ class BlobStore:
         self._lock = threading.Lock()
         self._blobs: dict[bytes, StoredBlob] = {}
 
-    def receive(self, size: int) -> tuple[StoredBlob, memoryview]:
-        """Room for a blob, and the memory to write it to. `publish` or `discard` it then."""
-        fd = _anonymous(size)
-        return StoredBlob(fd, size), memoryview(mmap.mmap(fd, size))
+    def reserve(self, size: int) -> StoredBlob:
+        """Room for a blob, empty: write it to the descriptor, and `publish` or `discard` it then."""
+        return StoredBlob(_anonymous(), size)
 
     def publish(self, key: bytes, blob: StoredBlob) -> None:
         """Make the blob readable under `key`."""
@@ -60,9 +59,10 @@ class BlobStore:
         """Store copies of these buffers under fresh keys; the keys."""
         keys = []
         for view in views:
-            blob, room = self.receive(view.nbytes)
-            room[:] = view.cast("B")
-            room.release()
+            blob = self.reserve(view.nbytes)
+            rest = view.cast("B")
+            while rest:
+                rest = rest[os.write(blob.fd, rest) :]
             keys.append(secrets.token_bytes(32))
             self.publish(keys[-1], blob)
         return keys
@@ -82,6 +82,16 @@ class BlobStore:
         with self._lock:
             return self._blobs[key]
 
+    def open(self, key: bytes) -> StoredBlob:
+        """The blob of `key` behind a descriptor of the caller's own, to be closed by it.
+
+        Raises:
+            KeyError: see `get`.
+        """
+        with self._lock:
+            blob = self._blobs[key]
+            return StoredBlob(os.dup(blob.fd), blob.size)
+
     def map(self, key: bytes) -> memoryview:
         """The blob of `key` as `map_private` gives it.
 
@@ -100,11 +110,8 @@ class BlobStore:
             os.close(blob.fd)
 
 
-def _anonymous(size: int) -> int:
+def _anonymous() -> int:
     if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("skyward-blob", os.MFD_CLOEXEC)
-    else:  # not Linux
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    os.ftruncate(fd, size)
-    return fd
+        return os.memfd_create("skyward-blob", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:  # not Linux
+        return os.dup(file.fileno())

@@ -1,9 +1,10 @@
 """The node's end of the bulk path."""
 
+import os
 import socket
 import threading
 
-from skyward.wire.bulk import GET, MISSING, OK, PUT, SIZE, Request, read_into
+from skyward.wire.bulk import GET, MISSING, OK, PUT, SIZE, Request, read_to_file, send_file
 from skyward.worker.blobs import BlobStore
 
 __all__ = ["BulkServer"]
@@ -45,9 +46,9 @@ class BulkServer:
                 return
 
     def _take(self, connection: socket.socket, request: Request) -> None:
-        blob, room = self._store.receive(request.size)
+        blob = self._store.reserve(request.size)
         try:
-            read_into(connection, room)
+            read_to_file(connection, blob.fd, blob.size)
         except BaseException:
             self._store.discard(blob)
             raise
@@ -56,9 +57,12 @@ class BulkServer:
 
     def _give(self, connection: socket.socket, request: Request) -> None:
         try:
-            view = self._store.map(request.key)
+            blob = self._store.open(request.key)
         except KeyError:
             connection.sendall(MISSING)
             return
-        connection.sendall(OK + SIZE.pack(view.nbytes))
-        connection.sendall(view)
+        try:
+            connection.sendall(OK + SIZE.pack(blob.size))
+            send_file(connection, blob.fd, blob.size)
+        finally:
+            os.close(blob.fd)
