@@ -1,6 +1,5 @@
 """The default policy: grow for what waits, at once; shrink what idles or is hardly used."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -104,7 +103,7 @@ class Pressure:
         queues, infeasible = _assign(snapshot)
         outcomes = {group.name: _outcome(group, queues.get(group.name, _NONE), snapshot) for group in snapshot.groups}
         if snapshot.max_nodes is not None:
-            _cap(outcomes, snapshot.desired, snapshot.max_nodes)
+            _cap(outcomes, snapshot, snapshot.max_nodes)
         changes = [(name, each) for name, each in outcomes.items() if each.reason]
         shrinks = [each.settled for name, each in changes if each.desired < snapshot.counts[name].desired]
         alone = len(snapshot.groups) == 1
@@ -146,15 +145,17 @@ def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
     )
 
 
-def _cap(outcomes: dict[str, Outcome], before: Mapping[str, int], most: int) -> None:
-    """Let the groups grow, the first before the others, until there are `most` nodes in all."""
-    room = most - sum(min(before[name], each.desired) for name, each in outcomes.items())
+def _cap(outcomes: dict[str, Outcome], snapshot: Snapshot, most: int) -> None:
+    """Let the groups grow, up to their mins and then the first before the others, until there are `most` in all."""
+    owed = {group.name: max(group.min, snapshot.counts[group.name].desired) for group in snapshot.groups}
+    room = most - sum(min(owed[name], each.desired) for name, each in outcomes.items())
     for name, each in outcomes.items():
-        more = each.desired - before[name]
+        more = each.desired - owed[name]
         given = max(0, min(more, room))
         if more > given:
-            reason = f"{each.reason}, capped at {most} nodes in all" if given else ""
-            outcomes[name] = Outcome(before[name] + given, reason)
+            changed = owed[name] + given != snapshot.counts[name].desired
+            reason = f"{each.reason}, capped at {most} nodes in all" if changed else ""
+            outcomes[name] = Outcome(owed[name] + given, reason)
         room -= given
 
 
