@@ -26,7 +26,7 @@ def test_our_cases(path: Path) -> None:
 def test_our_cases_are_of_every_kind() -> None:
     results = [result for path in OWN for result in run(path)]
     assert len(results) >= 40
-    assert {result.kind for result in results} >= set(ANSWERS) - {"transitions"}
+    assert {result.kind for result in results} == set(ANSWERS)
     assert len({result.id for result in results}) == len(results)
 
 
