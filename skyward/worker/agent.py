@@ -48,8 +48,8 @@ HOLD = 1.0
 TICK = 0.02
 """Seconds between looks at deadlines while there are tasks; events that are not urgent go out at this pace at most."""
 
-QUIET = 0.005
-"""Seconds of silence after which output goes out at once."""
+BURST = 32
+"""Events between two answers from which on those that follow wait for the next tick, and go together."""
 
 RESTART = 75
 """Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
@@ -85,7 +85,8 @@ class Agent:
         self._waiting: deque[Ref[Batch]] = deque()
         self._answered = 0.0
         self._flushing = False
-        self._flushed = 0.0
+        self._emitted = 0
+        self._burst = False
         self._ticking = False
         self._stopped = threading.Event()
 
@@ -141,8 +142,8 @@ class Agent:
 
     def emit(self, event: Event) -> None:
         """Queue an event of a running task; waits while the client is too far behind."""
-        quiet = time.monotonic() - self._flushed > QUIET
-        self._outbox.put(event, urgent=quiet, wait=True)
+        self._emitted += 1
+        self._outbox.put(event, urgent=not self._burst, wait=True)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Keep buffers of a result until the client drops them; their keys."""
@@ -235,7 +236,8 @@ class Agent:
 
     def _answer(self) -> None:
         first, events = self._outbox.take()
-        self._flushed = self._answered = time.monotonic()
+        self._answered = time.monotonic()
+        self._burst, self._emitted = self._emitted > BURST, 0
         self._waiting.popleft().tell(Batch(first, events, self._received))
 
     def beat(self) -> None:
