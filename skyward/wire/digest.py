@@ -15,13 +15,13 @@ _lock = threading.Lock()
 
 
 def content_address(view: memoryview) -> bytes:
-    """The 32-byte BLAKE3 digest of the bytes of `view`.
+    """The 32-byte BLAKE3 digest of the bytes of `view`, which is flat.
 
     An array that nobody can write to (it and every array it is a view of are read-only) is read once only: its
     address is remembered as long as it lives. Every other buffer is read each time, since it may have changed.
     """
     owner = view.obj
-    frozen = len(view) >= _PARALLEL_FROM and _is_frozen(owner)
+    frozen = len(view) >= _PARALLEL_FROM and _is_frozen(owner) and view.nbytes == getattr(owner, "nbytes", None)
     if frozen:
         with _lock:
             entry = _known.get(id(owner))

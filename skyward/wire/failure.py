@@ -65,7 +65,7 @@ class Failure:
                 error = None
         if not isinstance(error, BaseException):
             error = RemoteError(f"{self.type_name}: {self.message}", self.type_name)
-        error.__cause__ = RemoteTraceback(self.render())
+        BaseException.__setattr__(error, "__cause__", RemoteTraceback(self.render()))  # its own may refuse
         return error
 
     def render(self) -> str:
@@ -93,7 +93,14 @@ def capture_failure(error: BaseException, node: int | None = None) -> Failure:
     name = (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
-    return Failure(pickled, name, str(error), tuple(_chain(error)), node)
+    return Failure(pickled, name, _text(error), tuple(_chain(error)), node)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "<exception str() failed>"
 
 
 def _chain(error: BaseException) -> list[Link]:

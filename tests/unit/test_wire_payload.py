@@ -1,0 +1,203 @@
+"""Values as they travel: what arrives equals what was sent, and no byte is sent more often than it must be."""
+
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skyward.errors import NotPicklableError
+from skyward.wire.messages import INLINE_LIMIT, Blob, Payload
+from skyward.wire.payload import Outgoing, Packed, blobs_of, decode, encode, encode_call, encode_result, outgoing, pack
+
+pytestmark = pytest.mark.unit
+
+
+def arrive(sent: Outgoing) -> Any:
+    """The value at the other end, which has writable blobs of its own."""
+    blobs = {key: bytearray(view) for key, view in sent.blobs.items()}
+    return decode(sent.payload, lambda blob: blobs[blob.key])
+
+
+def inline_bytes(payload: Payload) -> int:
+    return sum(len(part) for part in (payload.data, *payload.buffers) if not isinstance(part, Blob))
+
+
+def zeros(size: int) -> "numpy.ndarray[Any, Any]":
+    return numpy.zeros(size, dtype="u1")
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4) | st.tuples(inner, inner),
+    max_leaves=12,
+)
+sizes = st.sampled_from([0, 1, 1000, INLINE_LIMIT - 1, INLINE_LIMIT, INLINE_LIMIT + 1, 3 * INLINE_LIMIT])
+
+
+@given(plain)
+def test_plain_values_arrive_as_they_were(value: Any) -> None:
+    assert arrive(encode(value)) == value
+    data, views = encode_result(value)
+    assert pickle.loads(data, buffers=views) == value
+
+
+@given(st.lists(plain, max_size=3), st.dictionaries(st.text(min_size=1), plain, max_size=3))
+def test_calls_arrive_as_they_were(args: list[Any], kwargs: dict[str, Any]) -> None:
+    assert arrive(encode_call(tuple(args), kwargs, "f")) == (tuple(args), kwargs)
+
+
+@given(st.lists(sizes, max_size=12), st.integers(0, 255))
+@settings(deadline=None, max_examples=60)
+def test_buffers_of_every_size_arrive_and_small_ones_travel_in_the_message(lengths: list[int], fill: int) -> None:
+    arrays = [numpy.full(size, fill, dtype="u1") for size in lengths]
+    sent = encode(arrays)
+    for one, other in zip(arrive(sent), arrays, strict=True):
+        assert one.tolist() == other.tolist()
+        assert one.flags.writeable
+    assert inline_bytes(sent.payload) <= 4 * INLINE_LIMIT + len(pickle.dumps(arrays, 5, buffer_callback=bool))
+    small = sum(size for size in lengths if size <= INLINE_LIMIT)
+    large = [size for size in lengths if size > INLINE_LIMIT]
+    assert len(blobs_of([sent.payload])) >= len(large)
+    if small <= 4 * INLINE_LIMIT:
+        assert [blob.size for blob in blobs_of([sent.payload])] == large
+
+
+@pytest.mark.parametrize(("extra", "blobs"), [(0, 0), (1, 1)])
+def test_a_buffer_over_the_limit_is_a_blob(extra: int, blobs: int) -> None:
+    sent = encode(zeros(INLINE_LIMIT + extra))
+    assert len(sent.blobs) == len(blobs_of([sent.payload])) == blobs
+    assert len(blobs_of([outgoing(bytes(INLINE_LIMIT + extra), ()).payload])) == blobs
+
+
+def test_one_object_named_twice_is_sent_once_and_is_one_object_again() -> None:
+    array = zeros(2 * INLINE_LIMIT)
+    sent = encode([array, array])
+    assert [view.nbytes for view in sent.blobs.values()] == [array.nbytes]
+    first, second = arrive(sent)
+    first[0] = 7
+    assert second[0] == 7
+
+
+def test_equal_buffers_are_sent_once_and_stay_apart() -> None:
+    sent = encode([zeros(2 * INLINE_LIMIT), zeros(2 * INLINE_LIMIT)])
+    assert len(blobs_of([sent.payload])) == 2
+    assert len(sent.blobs) == 1
+    assert sent.nbytes < 3 * INLINE_LIMIT
+
+
+def test_what_arrives_is_a_copy() -> None:
+    for size in (10, 2 * INLINE_LIMIT):
+        array = zeros(size)
+        arrive(encode(array))[0] = 7
+        assert array[0] == 0
+
+
+@pytest.mark.parametrize("size", [10, 2 * INLINE_LIMIT])
+def test_read_only_arrays_arrive_and_stay_as_they_are(size: int) -> None:
+    array = zeros(size)
+    array.flags.writeable = False
+    assert arrive(encode(array)).tolist() == array.tolist()
+    assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("size", [30, 1000])
+@pytest.mark.parametrize(
+    "cut",
+    [lambda a: a.T, lambda a: a[::2], lambda a: a[:, 1:3], lambda a: numpy.asfortranarray(a), lambda a: a[:0]],
+    ids=["transposed", "every other row", "columns", "fortran", "empty"],
+)
+def test_arrays_of_every_layout_arrive(size: int, cut: Callable[[Any], Any]) -> None:
+    array = cut(numpy.arange(size * 20.0).reshape(size, 20))
+    found = arrive(encode(array))
+    assert found.shape == array.shape
+    assert numpy.array_equal(found, array)
+
+
+def test_a_function_arrives_with_what_it_closes_over() -> None:
+    data = zeros(2 * INLINE_LIMIT)
+
+    def total(more: int) -> int:
+        return int(data.sum()) + more
+
+    sent = encode(total)
+    assert len(sent.blobs) == 1
+    assert arrive(sent)(3) == 3
+
+
+# Packed values.
+
+
+@given(plain)
+def test_packed_values_unpack(value: Any) -> None:
+    packed = pack(value)
+    assert packed.unpack() == value
+    assert packed.digest == pack(value).digest
+    assert arrive(encode(packed)).unpack() == value
+    assert pickle.loads(pickle.dumps(packed, protocol=4)).unpack() == value
+
+
+def test_a_packed_value_keeps_its_address_inside_another() -> None:
+    packed = pack(zeros(2 * INLINE_LIMIT))
+    sent = encode({"name": packed})
+    assert packed.keys == tuple(sent.blobs)
+    found = arrive(sent)["name"]
+    assert isinstance(found, Packed)
+    assert (found.digest, found.nbytes) == (packed.digest, packed.nbytes)
+    assert set(encode([found]).blobs) == set(sent.blobs)
+
+
+def test_the_address_of_a_packed_value_changes_with_its_buffers() -> None:
+    array = zeros(100)
+    before = pack(array).digest
+    array[99] = 1
+    assert pack(array).digest != before
+
+
+# What cannot be pickled.
+
+
+class Holder:
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda lock: lock, "it is of type _thread.lock, which"),
+        (lambda lock: {"a": [1, lock]}, "x['a'][1] is of type _thread.lock, which"),
+        (lambda lock: {"a": (Holder(lock),)}, "x['a'][0].held is of type _thread.lock, which"),
+        (lambda lock: lambda: lock, "x (closure variable lock) is of type _thread.lock, which"),
+    ],
+    ids=["itself", "inside", "an attribute", "a closure"],
+)
+def test_what_cannot_be_pickled_is_named(make: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(NotPicklableError) as caught:
+        encode(make(threading.Lock()), "x")
+    assert str(caught.value) == (
+        f"x cannot be sent to a node: {said} cannot be pickled (cannot pickle '_thread.lock' object). "
+        "Make it on the node, or leave it out."
+    )
+
+
+def test_a_value_that_holds_itself_is_no_trouble_to_blame() -> None:
+    loop: list[Any] = [threading.Lock()]
+    loop.insert(0, loop)
+    with pytest.raises(NotPicklableError, match=r"x\[1\] is of type _thread\.lock"):
+        encode(loop, "x")
+
+
+def test_the_argument_that_cannot_be_pickled_is_named() -> None:
+    with pytest.raises(NotPicklableError, match=r"^the arguments of f\(\) cannot be sent to a node: .*\[1\]\['key'\]"):
+        encode_call((1,), {"key": threading.Lock()}, "f")
+
+
+def test_a_result_that_plain_pickle_refuses_is_pickled_by_cloudpickle() -> None:
+    data, views = encode_result([lambda: 3, zeros(10)])
+    function, array = pickle.loads(data, buffers=views)
+    assert (function(), len(array), len(views)) == (3, 10, 1)
