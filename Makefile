@@ -38,11 +38,12 @@ oldest: ## the unit and local tiers on the oldest supported Python, 3.12
 	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12
 	.venv-3.12/bin/python -m pytest tests/unit tests/local
 
-bench: setup ## the benchmarks, beside their floors and peers
-	$(BIN)/python -m benchmarks
+bench: ## the benchmarks, beside their floors and peers; ARGS="--quick --only calls" and the like
+	@sh scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock
+	.venv-bench/bin/python -m benchmarks $(ARGS)
 
-lock: setup ## resolve requirements.lock anew, with the newest versions
+lock: setup ## resolve the lock files anew, with the newest versions
 	@sh scripts/lock.sh
 
 clean: ## remove what setup and the tests made
-	rm -rf .venv .venv-3.12 .cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .venv-3.12 .venv-bench .cache .mypy_cache .pytest_cache .ruff_cache dist

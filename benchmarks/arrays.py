@@ -47,6 +47,7 @@ def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: b
             speed / median(ours[1:]),
             speed / median(floors[1:]),
             "raw loopback",
+            min(floors[1:]) / min(ours[1:]),
             Aim("ratio", 0.7, at_least=True) if name == "argument" else None,
             _peers(name, fresh, nbytes) if peers else (),
         )
@@ -92,7 +93,7 @@ def _peers(name: str, fresh: _Fresh, nbytes: int) -> list[Peer]:
 
 def _again(pool: Compute, nbytes: int, rounds: int) -> Iterator[Figure]:
     fresh = _Fresh(nbytes)
-    for name, writeable in (("writable, so hashed again", True), ("read-only, so recognised", False)):
+    for name, writeable in (("writable", True), ("read-only", False)):
         firsts, agains = [], []
         for _ in range(rounds):
             array = fresh()

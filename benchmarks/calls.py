@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.figure import Aim, Figure, Peer, interleave, median, percentile, timed
+from benchmarks.figure import Aim, Figure, Peer, best, interleave, median, percentile, timed
 from benchmarks.floors.casty_ask import CastyAsk
 from benchmarks.floors.tcp import TcpCalls
 from benchmarks.peers import Running, measured
@@ -36,6 +36,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
                 percentile(calls, part) * 1e3,
                 percentile(asks, part) * 1e3,
                 "casty ask",
+                best(calls, BATCH) / best(asks, BATCH) if part == 0.5 else None,
                 aim,
                 [Peer("asyncio TCP", percentile(tcp, part) * 1e3), *peers],
             )

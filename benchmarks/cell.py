@@ -13,7 +13,7 @@ from benchmarks.settings import Settings
 __all__ = ["figures"]
 
 NAME = "`%%sky` around `1+1`, over the bare cell"
-BARE, SKY, PX = "1+1", "%%sky\n1+1", "%%px\n1+1"
+BARE, SKY, PX = "1+1", "%%sky\n1+1", "%%px --block\n1+1"
 AIM = Aim("value", 15)
 
 

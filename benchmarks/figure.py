@@ -2,11 +2,12 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import batched
 from typing import Literal
 
-__all__ = ["Aim", "Figure", "Peer", "interleave", "median", "percentile", "table", "timed"]
+__all__ = ["Aim", "Figure", "Peer", "best", "interleave", "median", "percentile", "table", "timed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +43,28 @@ class Peer:
     value: float | None
     why_not: str = ""
 
-    def text(self) -> str:
-        """As the table shows it."""
-        return f"{self.name} {number(self.value) if self.value is not None else self.why_not}"
+    def text(self, ours: float | None) -> str:
+        """As the table shows it, with ours over theirs."""
+        if self.value is None:
+            return f"{self.name} {self.why_not}"
+        return f"{self.name} {number(self.value)}" + (f" ({ours / self.value:.2g}x)" if ours and self.value else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line of the table; `ours` is None where it could not be measured, and `note` says why."""
+    """A line of the table.
+
+    Attributes:
+        ours: None where it could not be measured; `note` says why.
+        quiet: ours over the floor where each is taken from its best round, which noise met least.
+    """
 
     name: str
     unit: str
     ours: float | None
     floor: float | None = None
     floor_name: str = ""
+    quiet: float | None = None
     aim: Aim | None = None
     peers: Sequence[Peer] = field(default_factory=tuple)
     note: str = ""
@@ -78,12 +87,13 @@ class Figure:
         ours = f"{number(self.ours)} {self.unit}" if self.ours is not None else "not available"
         floor = f"{number(self.floor)} ({self.floor_name})" if self.floor is not None else self.floor_name
         ratio = f"{self.ratio:.2f}" if self.ratio is not None else ""
+        quiet = f"{self.quiet:.2f}" if self.quiet is not None else ""
         aim = self.aim.text(self.unit) if self.aim is not None else ""
-        peers = "; ".join(peer.text() for peer in self.peers)
-        return (self.name, ours, floor, ratio, aim, self.verdict, "; ".join(filter(None, (peers, self.note))))
+        peers = "; ".join(peer.text(self.ours) for peer in self.peers)
+        return (self.name, ours, floor, ratio, quiet, aim, self.verdict, "; ".join(filter(None, (peers, self.note))))
 
 
-HEAD = ("figure", "ours", "floor", "ratio", "aim", "verdict", "peers and notes")
+HEAD = ("figure", "ours", "floor", "ours / floor", "best rounds", "aim", "verdict", "peers (ours / theirs); notes")
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -122,6 +132,11 @@ def percentile(values: Sequence[float], part: float) -> float:
     """The value that `part` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def best(times: Iterable[float], batch: int = 1) -> float:
+    """The median of the best batch."""
+    return min(median(seconds) for seconds in batched(times, batch))
 
 
 def interleave(calls: Sequence[Callable[[], object]], batch: int, rounds: int) -> list[list[float]]:

@@ -19,7 +19,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
     there = [name for name in names if importlib.util.find_spec(name) is not None]
     programs = {"": "pass", **{name: f"import {name}" for name in there}}
     times: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(16):
+    for _ in range(6 if settings.quick else 21):
         for name, program in programs.items():
             times[name].append(timed(lambda program=program: _run(program)))  # type: ignore[misc]
     middle = {name: median(seconds[1:]) * 1e3 for name, seconds in times.items()}

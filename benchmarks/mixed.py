@@ -19,12 +19,13 @@ def figures(settings: Settings) -> Iterator[Figure]:
     """p50 and p99 of `noop() >> pool` from one thread while another sends an array, beside the same pool at rest."""
     nbytes = (200 if settings.quick else 1000) * MB
     rounds = 2 if settings.quick else 4
+    rest: list[float] = []
     busy: list[float] = []
     with Compute(nodes=1) as pool:
         for _ in range(300):
             remote.noop() >> pool
-        rest = [timed(lambda: remote.noop() >> pool) for _ in range(2000)]
         for number in range(rounds):
+            rest.extend(timed(lambda: remote.noop() >> pool) for _ in range(500))
             array = np.full(nbytes, number, dtype=np.uint8)
             sending = threading.Thread(target=lambda array=array: remote.size(array) >> pool)
             sending.start()

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import io
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -93,8 +94,13 @@ class _Parallel:
 def _ipyparallel() -> Iterator[Running]:
     import ipyparallel
 
-    with ipyparallel.Cluster(n=WORKERS, log_level=logging.ERROR) as client:
+    cluster = ipyparallel.Cluster(n=WORKERS, log_level=logging.ERROR)
+    with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
+        client = cluster.__enter__()
+    try:
         yield _Parallel(client)
+    finally:
+        cluster.__exit__(None, None, None)
 
 
 _PEERS: tuple[tuple[str, str, Callable[[], contextlib.AbstractContextManager[Running]]], ...] = (

@@ -1,5 +1,6 @@
 """Figure 8: opening and closing a pool."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +8,7 @@ from benchmarks.figure import Figure, Peer, median, timed
 from benchmarks.floors.process import Served
 from benchmarks.peers import Running, measured
 from benchmarks.settings import Settings
-from benchmarks.tasks import noop
+from benchmarks.tasks import noop_of
 from skyward.compute import Compute
 
 __all__ = ["figures"]
@@ -24,8 +25,9 @@ def figures(settings: Settings) -> Iterator[Figure]:
             opened.append(timed(pool.open))
             closed.append(timed(pool.close))
         name = f"{nodes} node{'s'[: nodes - 1]}"
-        peers = _peers() if settings.peers and nodes == 2 else ()
-        yield Figure(f"open {name}", "s", median(opened), median(floors), "bare casty processes", peers=peers)
+        quiet = min(opened) / min(floors)
+        peers = _peers(rounds) if settings.peers and nodes == 2 else ()
+        yield Figure(f"open {name}", "s", median(opened), median(floors), "bare casty processes", quiet, peers=peers)
         yield Figure(f"close {name}", "s", median(closed))
 
 
@@ -37,24 +39,23 @@ def _bare(number: int) -> None:
         process.__exit__()
 
 
-def _peers() -> list[Peer]:
-    """Seconds until both workers of a peer answered."""
-    from time import perf_counter
-
-    start = perf_counter()
-
-    def measure(peer: Running) -> float:
-        nonlocal start
-        peer.map(noop_of_two, [0, 1])
-        return perf_counter() - start
-
-    peers = []
-    for name in ("ProcessPoolExecutor", "dask.distributed", "ipyparallel"):
-        start = perf_counter()
-        peers += measured(measure, only=[name])
-    return peers
+def _peers(rounds: int) -> list[Peer]:
+    """Seconds from nothing until both workers of a peer answered."""
+    return [_median(rounds, name) for name in ("ProcessPoolExecutor", "dask.distributed", "ipyparallel")]
 
 
-def noop_of_two(_: int) -> None:
-    """Nothing."""
-    noop()
+def _median(rounds: int, name: str) -> Peer:
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        (peer,) = measured(lambda running, start=start: _answered(running) - start, only=[name])  # type: ignore[misc]
+        if peer.value is None:
+            return peer
+        times.append(peer.value)
+    return Peer(name, median(times))
+
+
+def _answered(running: Running) -> float:
+    """The time at which both workers have answered."""
+    running.map(noop_of, [0, 1])
+    return time.perf_counter()

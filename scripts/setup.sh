@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh                      .venv, from requirements.lock, with the project in it as an editable install
 #   scripts/setup.sh --python 3.12 --venv .venv-3.12
+#   scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock
 #   scripts/setup.sh --find 3.12          only prints where that Python is; nothing if it is not here
 #
 # Environment: SKYWARD_PYTHON names the interpreter to use. PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS count
@@ -16,10 +17,11 @@ cache=$here/.cache
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "setup: $*"; exit 1; }
 
-venv=.venv wanted='3.13 3.12 3.14' find_only=
+venv=.venv lock=requirements.lock wanted='3.13 3.12 3.14' find_only=
 while [ $# -gt 0 ]; do
   case $1 in
     --venv) venv=$2; shift 2 ;;
+    --lock) lock=$2; shift 2 ;;
     --python) wanted=$2; shift 2 ;;
     --find) wanted=$2 find_only=yes; shift 2 ;;
     *) fail "unknown option $1." ;;
@@ -64,7 +66,7 @@ if [ -n "$find_only" ]; then
   exit 0
 fi
 
-made_from="$here $(cat requirements.lock pyproject.toml scripts/setup.sh | cksum)"
+made_from="$here $(cat "$lock" pyproject.toml scripts/setup.sh | cksum)"
 if [ "$(cat "$venv/.made-from" 2>/dev/null)" = "$made_from" ] && "$venv/bin/python" -c '' 2>/dev/null; then
   exit 0
 fi
@@ -114,8 +116,8 @@ fi
 say "Installing into $venv with $("$python" -V) ($python)"
 rm -f "$venv/.made-from"
 "$uv" venv --quiet --allow-existing --python "$python" "$venv" || fail "the virtual environment $venv could not be made with $python."
-"$uv" pip sync --quiet --require-hashes --python "$venv/bin/python" requirements.lock ||
-  fail "the packages of requirements.lock could not be installed: see above, and see that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE count)."
+"$uv" pip sync --quiet --require-hashes --python "$venv/bin/python" "$lock" ||
+  fail "the packages of $lock could not be installed: see above, and see that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE count)."
 "$uv" pip install --quiet --no-deps --no-build-isolation --python "$venv/bin/python" --editable . ||
   fail "the project itself could not be installed: see above."
 printf '%s\n' "$made_from" >"$venv/.made-from"

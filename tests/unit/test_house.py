@@ -39,8 +39,9 @@ def test_no_file_names_a_registry() -> None:
     assert not found
 
 
-def test_the_lock_has_hashes_and_no_addresses() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("path", ["requirements.lock", "benchmarks/requirements.lock"])
+def test_locks_have_hashes_and_no_addresses(path: str) -> None:
+    lock = (ROOT / path).read_text()
     assert "://" not in lock
     pins = [line for line in lock.splitlines() if "==" in line.partition(";")[0] and line[0] not in " #"]
     assert pins

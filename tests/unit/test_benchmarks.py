@@ -1,0 +1,100 @@
+"""The benchmarks' own arithmetic and table. How fast anything is, no test says."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.figure import Aim, Figure, Peer, best, interleave, percentile, table
+from benchmarks.report import BEGIN, END, replaced
+
+pytestmark = pytest.mark.unit
+
+PEERS = (Peer("dask", 8), Peer("px", None, "absent"))
+FIGURE = Figure("no-op", "ms", 0.4, 0.2, "casty ask", 1.9, Aim("ratio", 1.5), PEERS)
+
+
+def test_a_figure_stands_beside_its_floor_its_aim_and_its_peers() -> None:
+    assert FIGURE.cells() == (
+        "no-op",
+        "0.4 ms",
+        "0.2 (casty ask)",
+        "2.00",
+        "1.90",
+        "<= 1.5x floor",
+        "missed by 33%",
+        "dask 8 (0.05x); px absent",
+    )
+
+
+def test_a_figure_without_floor_or_peers() -> None:
+    rate = Figure("tasks", "tasks/s", 12_345.6, aim=Aim("value", 5000, at_least=True), note="7 rounds")
+    assert rate.cells() == ("tasks", "12,346 tasks/s", "", "", "", ">= 5,000 tasks/s", "met", "7 rounds")
+
+
+def test_a_figure_that_could_not_be_measured_says_so() -> None:
+    absent = Figure("cell", "ms", None, aim=Aim("value", 15), peers=[Peer("px", 0.7)], note="IPython is not installed")
+    assert absent.cells()[1] == "not available"
+    assert absent.cells()[-2:] == ("not measured", "px 0.7; IPython is not installed")
+
+
+def test_the_columns_of_the_table_line_up() -> None:
+    lines = table([FIGURE, Figure("a longer name of a figure", "s", 1)]).splitlines()
+    assert len(lines) == 4
+    assert {line.count("|") for line in lines} == {9}
+    head, *rest = [[place for place, char in enumerate(line) if char == "|"][:-1] for line in lines]
+    assert all(places == head for places in rest)
+
+
+@pytest.mark.parametrize(
+    ("aim", "value", "verdict"),
+    [
+        (Aim("value", 40), 40, "met"),
+        (Aim("value", 40), 50, "missed by 25%"),
+        (Aim("value", 5000, at_least=True), 5000, "met"),
+        (Aim("value", 5000, at_least=True), 4000, "missed by 20%"),
+    ],
+)
+def test_verdicts(aim: Aim, value: float, verdict: str) -> None:
+    assert aim.verdict(value) == verdict
+
+
+def test_statistics() -> None:
+    assert [percentile([3, 1, 2, 4], part) for part in (0, 0.5, 0.99)] == [1, 3, 4]
+    assert best([9, 9, 9, 1, 2, 3, 5], 3) == 2
+    assert best([3, 1, 2]) == 1
+
+
+def test_calls_alternate_after_a_batch_to_warm_up() -> None:
+    made: list[str] = []
+    first, second = interleave([lambda: made.append("a"), lambda: made.append("b")], batch=2, rounds=2)
+    assert "".join(made) == "aabb" * 3
+    assert (len(first), len(second)) == (4, 4)
+
+
+def test_only_what_is_between_the_marks_is_replaced() -> None:
+    assert replaced(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{BEGIN}{END}"])
+def test_a_file_without_its_marks_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="one line <!-- figures: begin -->"):
+        replaced(text, "new")
+
+
+def test_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The cheapest benchmark, and the files that it is asked for."""
+    readme, figures = tmp_path / "README.md", tmp_path / "figures.json"
+    readme.write_text(f"{BEGIN}\n{END}\n")
+    main(["--only", "imports", "--quick", "--no-peers", "--json", str(figures), "--markdown", str(readme)])
+    assert "| `import skyward` over bare Python |" in readme.read_text()
+    assert '"unit": "ms"' in figures.read_text()
+    assert " cores of " in capfd.readouterr().out
+
+
+def test_a_file_that_cannot_take_the_table_is_refused_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "imports", "--markdown", str(tmp_path / "absent.md")])
+    assert "absent.md" in capsys.readouterr().err
