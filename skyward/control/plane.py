@@ -149,6 +149,7 @@ class ControlPlane:
 
     def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
         before = dict(self.desired)
+        self.reconciler.may_empty = self.broke or not any(group.min for group in self.groups.values())
         for effect in self.reconciler.handle(message, now):
             match effect:
                 case machines.Left(rank, reason, again):

@@ -52,6 +52,7 @@ class Reconciler:
         places: where the machines of each group come from, the preferred place first.
         opening: whether the pool is still to become ready.
         closing: whether everything goes.
+        may_empty: whether the head, too, goes when no node is wanted.
         desired: nodes wanted, by group.
     """
 
@@ -60,6 +61,7 @@ class Reconciler:
     limits: Limits = field(default_factory=Limits)
     opening: bool = True
     closing: bool = False
+    may_empty: bool = False
     desired: dict[str, int] = field(default_factory=dict)
     book: MachineBook = field(default_factory=MachineBook)
     _life: Lifecycle[ReconcilerState] = field(
@@ -283,7 +285,7 @@ class Reconciler:
     # How many there are.
 
     def _converge(self, now: float, effects: list[Effect]) -> None:
-        everything_goes = not any(self.desired.values())
+        everything_goes = self.may_empty and not any(self.desired.values())
         for group, desired in self.desired.items():
             there = self.effective(group)
             lost_hope = [rank for rank, owner in self._given_up.items() if owner == group]

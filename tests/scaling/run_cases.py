@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skyward.control.convergence import reconcile
-from skyward.control.instances import INSTANCE, after_request_timeout, can_run, launch_now, observe
+from skyward.control.instances import INSTANCE, InstanceState, after_request_timeout, can_run, launch_now, observe
+from skyward.control.machine_messages import Desired, Drain, Request
+from skyward.control.places import Place
+from skyward.control.reconciler import Reconciler
 from skyward.scaling.capability import CapabilityRule
 from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
 from skyward.scaling.fixed_elastic import FixedElasticRule
@@ -187,8 +189,25 @@ def _seed_desired(given: Json) -> Answer:
 
 def _seed_reconcile(given: Json) -> Answer:
     current, pending, draining = (given.get(field) or () for field in ("current", "pending", "draining"))
-    provision, drain = reconcile(current, pending, draining, given["desired"])
-    return {"provision": provision, "drain": list(drain)}
+    reconciler = Reconciler({"nodes": (Place("cloud"),)})
+    for rank in current:
+        _add_machine(reconciler, rank, "ALLOCATED", "INSTALLING", "RUNNING")
+    for rank in draining:
+        if (machine := reconciler.book.seated(rank, "RUNNING")) is not None:
+            reconciler.book.move(machine, "STOP_REQUESTED", 0.0)
+    for rank in pending:
+        _add_machine(reconciler, rank)
+    effects = reconciler.handle(Desired({"nodes": given["desired"]}), 0.0)
+    return {
+        "provision": sum(len(effect.machines) for effect in effects if isinstance(effect, Request)),
+        "drain": [effect.rank for effect in effects if isinstance(effect, Drain)],
+    }
+
+
+def _add_machine(reconciler: Reconciler, rank: int, *moves: InstanceState) -> None:
+    machine = reconciler.book.add("nodes", rank, 0.0, 0.0)
+    for state in ("REQUESTED", *moves):
+        reconciler.book.move(machine, state, 0.0)
 
 
 ANSWERS: Mapping[str, Callable[[Json], Answer]] = {

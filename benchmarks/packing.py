@@ -1,0 +1,72 @@
+"""Figure 9: how long a scaling decision takes: bin packing beside Ray's own scheduler, and the default policy."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from benchmarks.figure import Aim, Figure, Peer, timed
+from benchmarks.floors.ray_scheduler import RayScheduler
+from benchmarks.settings import Settings
+from skyward.scaling import Counts, Demand, Group, Pressure, Snapshot
+from skyward.scaling.planner import Existing, NodeType, Plan, PlanRequest, plan
+
+__all__ = ["figures"]
+
+type Bundle = Mapping[str, float]
+
+CPUS = (2, 4, 8, 8, 16, 16, 32, 32, 64, 64)
+GPUS = (0, 0, 0, 1, 0, 2, 0, 3, 0, 4)
+TYPES: dict[str, Bundle] = {
+    f"type-{number}": {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
+    for number, (cpus, gpus) in enumerate(zip(CPUS, GPUS, strict=True))
+}
+
+
+def figures(settings: Settings) -> Iterator[Figure]:
+    """Milliseconds for 4,000 demands over 400 nodes and 10,000 over 1,000; microseconds for one of `pressure`."""
+    sizes = ((1000, 100),) if settings.quick else ((4000, 400), (10_000, 1000))
+    for demands, nodes in sizes:
+        bundles, kinds = _demands(demands), _kinds(nodes)
+        ours = min(timed(partial(_plan, bundles, kinds)) for _ in range(5))
+        peers = [_ray(bundles, kinds)] if settings.peers and nodes <= 400 else []
+        aim = Aim("value", 1000.0) if nodes == 1000 else None
+        name = f"binpack, {demands:,} demands over {nodes:,} nodes"
+        yield Figure(name, "ms", ours * 1e3, aim=aim, peers=peers, note="the same launches as Ray" if peers else "")
+    snapshot = _snapshot()
+    policy = Pressure()
+    took = min(timed(lambda: [policy.decide(snapshot) for _ in range(1000)]) for _ in range(20))
+    yield Figure("one decision of `pressure`", "µs", took * 1e3, aim=Aim("value", 20.0))
+
+
+def _demands(count: int) -> list[Bundle]:
+    chosen = random.Random(1)
+    return [
+        {"CPU": float(chosen.choice((1, 2, 4))), **({"GPU": 1.0} if chosen.random() < 0.2 else {})}
+        for _ in range(count)
+    ]
+
+
+def _kinds(count: int) -> list[str]:
+    return [f"type-{number % len(TYPES)}" for number in range(count)]
+
+
+def _plan(demands: Sequence[Bundle], kinds: Sequence[str]) -> Plan:
+    types = {name: NodeType(owned, 0, 10_000) for name, owned in TYPES.items()}
+    existing = [Existing(str(number), kind) for number, kind in enumerate(kinds)]
+    return plan(PlanRequest(types, existing, [(demand, 1) for demand in demands]))
+
+
+def _ray(demands: Sequence[Bundle], kinds: Sequence[str]) -> Peer:
+    try:
+        launches, took = RayScheduler(TYPES, kinds).plan(demands)
+    except ImportError:
+        return Peer("ray", None, "not installed")
+    ours = _plan(demands, kinds).launch
+    if launches != dict(ours):
+        return Peer("ray", took * 1e3, f"launches {launches}, and we {dict(ours)}")
+    return Peer("ray", took * 1e3)
+
+
+def _snapshot() -> Snapshot:
+    group = Group("default", 2, 16, slots=2)
+    return Snapshot(0.0, (group,), {"default": Counts(active=4, busy=8, desired=4)}, (Demand(12),))

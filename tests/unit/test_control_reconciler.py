@@ -1,0 +1,61 @@
+"""How many machines the reconciler launches, drains and calls back, whatever there is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward.control.machine_messages import Activate, Desired, Drain, Request
+from skyward.control.places import Place
+from skyward.control.reconciler import Reconciler
+
+pytestmark = pytest.mark.unit
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> tuple[set[int], set[int], set[int], int]:
+    ranks = draw(st.integers(0, 12))
+    stage = draw(st.lists(st.sampled_from("cpd"), min_size=ranks, max_size=ranks))
+    current = {rank for rank in range(ranks) if stage[rank] != "p"}
+    leaving = {rank for rank in range(ranks) if stage[rank] == "d"}
+    return current, set(range(ranks)) - current, leaving, draw(st.integers(1, 14))
+
+
+def reconciler_of(current: set[int], pending: set[int], leaving: set[int]) -> Reconciler:
+    """A reconciler with nodes that are there, on their way, and draining."""
+    reconciler = Reconciler({"nodes": (Place("cloud"),)})
+    book = reconciler.book
+    for rank in sorted(current | pending):
+        machine = book.add("nodes", rank, 0.0, 0.0)
+        book.move(machine, "REQUESTED", 0.0)
+        if rank in current:
+            for state in ("ALLOCATED", "INSTALLING", "RUNNING"):
+                book.move(machine, state, 0.0)
+        if rank in leaving:
+            book.move(machine, "STOP_REQUESTED", 0.0)
+    return reconciler
+
+
+@given(pools())
+def test_there_come_to_be_as_many_as_are_wanted(pool: tuple[set[int], set[int], set[int], int]) -> None:
+    current, pending, leaving, desired = pool
+    reconciler = reconciler_of(current, pending, leaving)
+    effects = reconciler.handle(Desired({"nodes": desired}), 0.0)
+    launched = sum(len(effect.machines) for effect in effects if isinstance(effect, Request))
+    drained = [effect.rank for effect in effects if isinstance(effect, Drain)]
+    back = [effect.rank for effect in effects if isinstance(effect, Activate)]
+    assert 0 not in drained, "the head stays"
+    assert set(drained) <= current - leaving
+    assert drained == sorted(drained, reverse=True), "the highest rank goes first"
+    assert back == sorted(leaving)[: len(back)], "the lowest rank is called back first"
+    assert not (launched and drained)
+    assert not (back and drained)
+    assert not launched or set(back) == leaving, "nothing is launched while a node can be called back"
+    assert reconciler.effective("nodes") == desired
+
+
+@given(pools())
+def test_what_was_decided_is_not_decided_again(pool: tuple[set[int], set[int], set[int], int]) -> None:
+    current, pending, leaving, desired = pool
+    reconciler = reconciler_of(current, pending, leaving)
+    reconciler.handle(Desired({"nodes": desired}), 0.0)
+    assert reconciler.handle(Desired({"nodes": desired}), 0.0) == []
