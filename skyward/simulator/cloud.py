@@ -61,7 +61,7 @@ class Cloud:
     Attributes:
         tell: gives an answer to the control plane.
         ended: called when a machine ends, whether anybody is told or not.
-        alive: how many there are.
+        living: those that are there, and cost.
     """
 
     clock: Clock
@@ -71,9 +71,9 @@ class Cloud:
     tell: Callable[[Answer], None]
     ended: Callable[[CloudMachine, Literal["died", "terminated"]], None]
     machines: dict[int, CloudMachine] = field(default_factory=dict)
-    alive: int = 0
-    launched: int = 0
+    living: dict[int, CloudMachine] = field(default_factory=dict)
     died: int = 0
+    _spent: float = 0.0
     _tombs: set[int] = field(default_factory=set)
     _short_until: float = 0.0
 
@@ -83,6 +83,10 @@ class Cloud:
             self.clock.at(self.faults.until, self.end_faults)
         self._again(self.faults.storms, self._storm)
         self._again(self.faults.shortages, self._shortage)
+
+    def cost(self) -> float:
+        """USD that everything has cost until now."""
+        return self._spent + sum(machine.cost(self.clock.now) for machine in self.living.values())
 
     # What is asked of it.
 
@@ -136,16 +140,15 @@ class Cloud:
 
     def _has_one(self) -> bool:
         quota = self.faults.quota
-        if self.clock.now < self._short_until or (quota is not None and self.alive >= quota):
+        if self.clock.now < self._short_until or (quota is not None and len(self.living) >= quota):
             return False
         return not self._happens(self.faults.partial)
 
     def _start(self, number: int, request: Request) -> None:
         now = self.clock.now
         boot = max(0.0, self.boot.draw(self.random))
-        self.machines[number] = CloudMachine(number, request.group, now, now + boot, request.place.hourly_price)
-        self.alive += 1
-        self.launched += 1
+        machine = CloudMachine(number, request.group, now, now + boot, request.place.hourly_price)
+        self.machines[number] = self.living[number] = machine
         if self.faults.spot_loss:
             self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._take, number)
         if self.faults.false_alarms:
@@ -183,11 +186,12 @@ class Cloud:
 
     def _end(self, machine: CloudMachine, how: Literal["died", "terminated"]) -> None:
         machine.until = self.clock.now
-        self.alive -= 1
+        self._spent += machine.cost(self.clock.now)
+        del self.living[machine.id]
         self.ended(machine, how)
 
     def _storm(self) -> None:
-        for machine in [machine for machine in self.machines.values() if machine.alive]:
+        for machine in tuple(self.living.values()):
             if self._happens(self.faults.storm_share):
                 self._die(machine, "the cloud took many back")
 

@@ -1,6 +1,6 @@
 """What must be true of a pool after every step (design section 3), checked against the simulated world."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["InvariantError", "Invariants"]
 
 HISTORY = 40
+SHOWN = 12
 SLACK = 60.0
 """Seconds past a deadline: a few ticks."""
 
@@ -82,7 +83,7 @@ class Invariants:
     def ended(self, runner: "Runner") -> None:
         """The pool was closed, and the world had time."""
         now = runner.clock.now
-        if alive := [machine.id for machine in runner.cloud.machines.values() if machine.alive]:
+        if alive := list(runner.cloud.living):
             raise self._error("nothing is left", f"machines {alive} are still there after the end", now)
         if left := [machine.id for machine in runner.plane.reconciler.book]:
             raise self._error("nothing is left", f"the reconciler still waits for machines {left} after the end", now)
@@ -115,18 +116,10 @@ class Invariants:
                 yield "effective <= max", f"{effective} nodes of {name!r} are there or coming, over max {group.max}"
             if desired > group.max:
                 yield "effective <= max", f"{desired} nodes of {name!r} are wanted, over max {group.max}"
-            book = plane.reconciler.book
-            stages = [machine.stage for machine in book if machine.group == name]
-            for stage in ("active", "booting", "leaving"):
-                if stages.count(stage) != book.count(name, stage):  # type: ignore[arg-type]  # of a literal tuple
-                    yield "counts", f"{book.count(name, stage)} {stage} counted, {stages.count(stage)} there"  # type: ignore[arg-type]  # the same
-        leaving = {m.id for m in plane.reconciler.book if m.stage == "leaving"}
-        known = {m.id for m in plane.reconciler.book}
-        for name, group in plane.groups.items():
-            up = [w.machine for w in runner.workers.values() if w.alive and w.reachable and w.group.name == name]
-            serving = [number for number in up if number in known and number not in leaving]
-            if len(serving) > group.max:
-                yield "effective <= max", f"machines {serving} serve {name!r}, over max {group.max}"
+        staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.book)
+        for (name, stage), there in staged.items():
+            if there != (counted := plane.reconciler.book.count(name, stage)):
+                yield "the counts are right", f"{counted} nodes of {name!r} count as {stage}, and {there} are"
 
     def _budget(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
         ledger, now = runner.plane.ledger, runner.clock.now
@@ -136,7 +129,7 @@ class Invariants:
         committed = ledger.committed(now)
         if asked and committed > ledger.budget + _FINE:
             yield "spend <= budget", f"machines were asked for with ${committed:.4f} committed of ${ledger.budget:.4f}"
-        actual = sum(machine.cost(now) for machine in runner.cloud.machines.values())
+        actual = runner.cloud.cost()
         if self._scenario.faults.slow_terminate <= 2 and self._honest() and actual > ledger.budget + _FINE:
             yield "spend <= budget", f"${actual:.4f} spent of ${ledger.budget:.4f}"
 
@@ -212,14 +205,15 @@ class Invariants:
             if isinstance(effect, machines.Terminate):
                 self._told_to_go[effect.machine] = now
         known = runner.plane.reconciler.book.machines
-        for machine in runner.cloud.machines.values():
-            told = self._told_to_go.get(machine.id, float("-inf"))
-            if machine.alive and machine.id not in known and now - told > patience:
-                yield "no machine is forgotten", f"machine {machine.id} is there, and nobody knows"
+        for number in runner.cloud.living:
+            if number not in known and now - self._told_to_go.get(number, float("-inf")) > patience:
+                yield "no machine is forgotten", f"machine {number} is there, and nobody knows"
 
 
 def _lines(history: deque[tuple[float, Message, list[Effect]]]) -> Iterator[str]:
     for now, message, effects in history:
         yield f"  {now:10.3f}  {message}"
-        for effect in effects:
+        for effect in effects[:SHOWN]:
             yield f"              -> {effect.event if isinstance(effect, Decided) else effect}"
+        if len(effects) > SHOWN:
+            yield f"              ... and {len(effects) - SHOWN} more"

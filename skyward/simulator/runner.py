@@ -179,7 +179,7 @@ class Runner:
             self._go_on_while(lambda: self._open_tasks > 0, self.clock.now + STOPPING)
         self.closing = True
         self._done(tasks.Tick(), self.plane.close(self.clock.now))
-        self._go_on_while(lambda: self.cloud.alive > 0 or not self.plane.reconciler.empty, self.clock.now + CLOSING)
+        self._go_on_while(lambda: bool(self.cloud.living) or not self.plane.reconciler.empty, self.clock.now + CLOSING)
 
     # Steps.
 
@@ -278,7 +278,7 @@ class Runner:
         worker = Worker(activate.machine, activate.rank, group, self.clock, self._from_worker)
         worker.alive = self.cloud.machines[activate.machine].alive
         self.workers[activate.machine] = self.at_rank[activate.rank] = worker
-        self._measures.peak = max(self._measures.peak, self.cloud.alive)
+        self._measures.peak = max(self._measures.peak, len(self.cloud.living))
 
     def _drain(self, drain: machines.Drain) -> None:
         worker = self.at_rank[drain.rank]

@@ -104,7 +104,7 @@ def _diurnal(work: Workload, random: Random) -> Iterator[float]:
 
     def level(at: float) -> float:
         of_day = at / (24 * HOUR)
-        return least + (top - least) * (0.5 - 0.5 * math.cos(2 * math.pi * of_day)) ** 1.5
+        return least + (top - least) * math.pow(0.5 - 0.5 * math.cos(2 * math.pi * of_day), 1.5)
 
     yield from work.arrivals(random, 0, work.hours * HOUR, level)
 

@@ -1,5 +1,7 @@
-"""`python tests/scaling/seeds.py --seeds N [--first K] [--minutes M]`: run that many random scenarios, each checked after
-every step; of the first that fails, the shortest history that still fails the same way is printed."""
+"""`python tests/scaling/seeds.py --seeds N [--first K] [--minutes M]`: random scenarios, each checked after every step.
+
+Of the first that fails, the shortest history that was found to fail by the same rule is printed.
+"""
 
 import argparse
 import multiprocessing

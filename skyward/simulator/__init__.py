@@ -1,0 +1,32 @@
+"""A pool under virtual time, in a simulated cloud: the control plane of real pools, in seconds instead of days."""
+
+from skyward.simulator.bound import Bound, lower_bound
+from skyward.simulator.faults import CALM, PRESETS, Faults, find_faults
+from skyward.simulator.invariants import InvariantError
+from skyward.simulator.measures import Result, Sample
+from skyward.simulator.runner import simulate
+from skyward.simulator.scenario import Act, Scenario, one_group
+from skyward.simulator.trace import read_trace, write_trace
+from skyward.simulator.workload import WORKLOADS, Spread, Task, Workload
+
+__all__ = [
+    "CALM",
+    "PRESETS",
+    "WORKLOADS",
+    "Act",
+    "Bound",
+    "Faults",
+    "InvariantError",
+    "Result",
+    "Sample",
+    "Scenario",
+    "Spread",
+    "Task",
+    "Workload",
+    "find_faults",
+    "lower_bound",
+    "one_group",
+    "read_trace",
+    "simulate",
+    "write_trace",
+]

@@ -1,0 +1,121 @@
+"""Thousands of random runs with every fault, each checked after every step; and that the checks find what is wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyward.control.plane import ControlPlane
+from skyward.control.plane_messages import Effect, Message
+from skyward.simulator.invariants import InvariantError
+from skyward.simulator.runner import simulate
+from tests.scaling.scenarios import scenario_of
+from tests.scaling.seeds import run_seeds, shrink
+
+pytestmark = pytest.mark.unit
+
+SEEDS = Path(__file__).with_name("seeds.py")
+
+
+@pytest.mark.timeout(300)
+def test_two_thousand_seeds() -> None:
+    command = [sys.executable, str(SEEDS), "--seeds", "2000", "--minutes", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2000 seeds" in done.stdout
+    assert ": 0 failed" in done.stdout
+
+
+def test_a_seed_runs_the_same_again() -> None:
+    first, again = (simulate(scenario_of(11, 10)).row() for _ in range(2))
+    del first["wall_seconds"], again["wall_seconds"]
+    assert first == again
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
+    """Let the control plane say what `spoil(plane, message, effects)` makes of its effects."""
+    handle = ControlPlane.handle
+
+    def spoilt(self: ControlPlane, message: Message, now: float) -> list[Effect]:
+        return list(spoil(self, message, handle(self, message, now)))
+
+    monkeypatch.setattr(ControlPlane, "handle", spoilt)
+
+
+def first_failure(first: int = 0, last: int = 60) -> InvariantError:
+    """The first failure among these seeds."""
+    for seed in range(first, last):
+        try:
+            simulate(scenario_of(seed, 10))
+        except InvariantError as error:
+            return error
+    pytest.fail("no seed finds it")
+
+
+def named(effects: list[Effect], name: str) -> list[Any]:
+    return [effect for effect in effects if type(effect).__name__ == name]
+
+
+def test_a_task_that_ends_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, lambda plane, message, effects: [*effects, *named(effects, "Settle")])
+    assert first_failure().rule == "each task ends once"
+
+
+def test_a_task_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, lambda plane, message, effects: [e for e in effects if type(e).__name__ != "Settle"])
+    assert first_failure().rule in ("no task waits for ever", "each task ends once")
+
+
+def test_a_machine_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
+        return [effect for effect in effects if type(effect).__name__ != "Terminate"]
+
+    broken(monkeypatch, forget)
+    assert first_failure().rule in ("no machine is forgotten", "nothing is left", "every wait has an end")
+
+
+def test_a_pool_that_is_too_large_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def widen(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
+        plane.reconciler.desired = {name: group.max + 1 for name, group in plane.groups.items()}
+        return effects
+
+    broken(monkeypatch, widen)
+    assert first_failure().rule == "effective <= max"
+
+
+def test_a_node_that_is_taken_from_its_task_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from skyward.control.machine_messages import Terminate
+
+    def take(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
+        sent = named(effects, "Send")
+        seat = plane.reconciler.book.seats.get(sent[0].rank) if sent else None
+        held = plane.tasks.node(seat.machine.rank) if seat is not None else None
+        if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:
+            return [Terminate(seat.machine.id, "it is not needed any more"), *effects]
+        return effects
+
+    broken(monkeypatch, take)
+    assert first_failure().rule == "a node with a task stays"
+
+
+def test_a_budget_that_is_passed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from skyward.control.budget import Ledger
+
+    monkeypatch.setattr(Ledger, "room", lambda self, price, now: None)
+    monkeypatch.setattr(Ledger, "exhausted", lambda self, now: False)
+    monkeypatch.setattr(Ledger, "exhausted_at", lambda self: None)
+    assert first_failure().rule == "spend <= budget"
+
+
+def test_a_failure_is_shrunk_to_its_shortest_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, lambda plane, message, effects: [*effects, *named(effects, "Settle")])
+    failing = next(seed for seed in range(60) if run_seeds(seed, seed + 1, 10)[1])
+    scenario, error = shrink(scenario_of(failing, 10))
+    assert error.rule == "each task ends once"
+    assert len(scenario.work) == 1  # type: ignore[arg-type]  # tasks, and not how to make them
+    assert not scenario.acts
+    assert len(error.history) < 40
+    assert f"seed {failing}" in str(error)
+    assert "ended twice" in str(error)
