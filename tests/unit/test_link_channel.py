@@ -1,0 +1,221 @@
+"""The channel to a node: over a link that loses, doubles and reorders, all arrives once and in order."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skyward.errors import NodeStartError
+from skyward.link.channel import ANSWER_WITHIN
+from skyward.wire.messages import BATCH_BYTES, Code, Commands, Exchange, Payload
+from tests.unit.lossy_link import Link, Near, run
+
+pytestmark = pytest.mark.unit
+
+type Talk = Callable[[Callable[[Link], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def talk(monkeypatch: pytest.MonkeyPatch) -> Talk:
+    return lambda scenario: run(monkeypatch, scenario)
+
+
+async def connected(link: Link, **options: Any) -> Near:
+    near = Near(**options)
+    await near.channel.connect()
+    link.far.beat()
+    return near
+
+
+async def until(condition: Callable[[], bool], seconds: float = 1000.0) -> None:
+    """Let virtual time pass until `condition` holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # nothing in virtual time is worth an event
+            await asyncio.sleep(0.05)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.sampled_from([0.0, 0.1, 0.4]),
+    twice=st.sampled_from([0.0, 0.2]),
+    delay=st.sampled_from([0.0, 0.01, 0.5]),
+    broken=st.sampled_from([0.0, 0.1]),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_everything_arrives_once_and_in_order(
+    talk: Talk, seed: int, loss: float, twice: float, delay: float, broken: float
+) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        link.random.seed(seed)
+        link.loss, link.twice, link.delay, link.broken = loss, twice, delay, broken
+        commands = events = 0
+        for _ in range(30):
+            for _ in range(link.random.choice((0, 1, 5))):
+                near.say(commands)
+                commands += 1
+            for _ in range(link.random.choice((0, 1, 5))):
+                link.far.say(events)
+                events += 1
+            await asyncio.sleep(link.random.choice((0.0, 0.01, 0.3)))
+        await until(lambda: len(link.far.obeyed) >= commands and len(near.heard) >= events)
+        await asyncio.sleep(10)  # and what was sent twice does not come after all
+        assert link.far.obeyed == list(range(commands))
+        assert near.heard == list(range(events))
+        assert near.lost == []
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_what_was_sent_into_silence_arrives_when_the_silence_ends(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        await asyncio.sleep(2)
+        link.up = False
+        near.say(0)
+        link.far.say(0)
+        await asyncio.sleep(60)
+        assert (near.heard, link.far.obeyed, near.lost) == ([], [], [])
+        link.up = True
+        await until(lambda: near.heard == [0] and link.far.obeyed == [0], ANSWER_WITHIN + 2)
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_events_in_an_answer_that_was_lost_are_sent_again_though_none_follows_them(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        link.twice = 1.0
+        near.say(0)  # the question comes twice, so one of its answers reaches nobody
+        await asyncio.sleep(0.01)
+        link.twice = 0.0
+        for number in range(2):
+            link.far.say(number)
+            await asyncio.sleep(0.01)
+        await until(lambda: near.heard == [0, 1], 10.0)
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_a_lost_command_is_sent_again_before_the_node_counts_as_silent(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        link.loss = 1.0
+        near.say(0)
+        await asyncio.sleep(0.01)
+        link.loss = 0.0
+        await until(lambda: link.far.obeyed == [0], ANSWER_WITHIN)
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_a_node_that_is_silent_for_longer_than_its_grace_is_lost_once(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        near = await connected(link, grace=20.0)
+        await asyncio.sleep(5)
+        link.up = False
+        since = loop.time()
+        await until(lambda: bool(near.lost))
+        assert 19.0 <= loop.time() - since <= 20.0 + 2 * ANSWER_WITHIN
+        link.up = True
+        link.far.say(1)
+        await asyncio.sleep(60)
+        assert near.heard == []
+        (why,) = near.lost
+        assert why.startswith("it has not answered for 2")
+        assert why.endswith(" s (no answer)")
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_an_idle_node_is_asked_for_a_sign_of_life_and_no_more(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link, grace=20.0)
+        await asyncio.sleep(100)
+        assert near.lost == []
+        assert 60 <= len(link.messages) <= 210  # about one a second
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_commands_of_one_turn_travel_together_and_at_once(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        before = len(link.messages)
+        for number in range(100):
+            near.say(number)
+        await asyncio.sleep(0)
+        assert [len(message.items) for message in link.messages[before:]] == [100]
+        await until(lambda: len(link.far.obeyed) == 100, 0.2)
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_no_message_is_larger_than_a_batch(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        before = len(link.messages)
+        codes = [Code(bytes([number]), Payload(bytes(BATCH_BYTES // 3))) for number in range(8)]
+        codes.append(Code(b"large", Payload(bytes(2 * BATCH_BYTES))))
+        for code in codes:
+            near.channel.send(code)
+        near.channel.flush()
+        sent = link.messages[before:]
+        assert [item for message in sent for item in message.items] == codes
+        assert [message.first for message in sent] == [1, 3, 5, 7, 9]
+        sizes = [sum(BATCH_BYTES // 3 for item in message.items if item in codes[:8]) for message in sent]
+        assert all(size <= BATCH_BYTES for size in sizes)
+        assert all(isinstance(message, Commands) for message in sent[1:-1])
+        assert isinstance(sent[-1], Exchange | Commands)
+        near.channel._closed = True  # the far end takes no code here
+        link.up = False
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_closing_sends_what_is_left_and_does_no_harm_twice(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link)
+        near.say(0)
+        await near.channel.close()
+        assert link.messages[-1].items[0].task == 0  # type: ignore[union-attr]  # it is the command above
+        count = len(link.messages)
+        await near.channel.close()
+        await asyncio.sleep(20)
+        assert len(link.messages) == count
+        assert near.lost == []
+
+    talk(scenario)
+
+
+def test_a_client_without_the_token_gets_no_answer_and_no_obedience(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        near = await connected(link, grace=10.0, token=b"x" * 32)
+        near.say(0)
+        link.far.say(0)
+        await until(lambda: bool(near.lost))
+        assert (near.heard, link.far.obeyed) == ([], [])
+        await near.channel.close()
+
+    talk(scenario)
+
+
+def test_a_node_that_is_not_there_cannot_be_connected_to(talk: Talk) -> None:
+    async def scenario(link: Link) -> None:
+        link.refuses = True
+        with pytest.raises(NodeStartError, match=r"^the worker at node:1 cannot be reached: nobody listens$"):
+            await Near().channel.connect()
+
+    talk(scenario)
