@@ -6,7 +6,7 @@ again, whichever is cheaper. Level by level (the first node, the second, ...) th
 alike, so the one that is free longest is always the best one to give back. No policy under which no task waits can cost
 less: boots take their shortest, tasks move between nodes for free, and nodes go in the moment they are not needed.
 Where the pool's maximum makes tasks wait, they start as early as it lets them, in the order they come; then it is the
-cost of that schedule, and not a bound for every other.
+cost of that schedule, and not a bound for every other. The minimum is paid for from the start to the last task's end.
 
 With waiting: the slot seconds of all tasks at the cheapest price of a node that can hold them, and one boot. No policy
 can cost less, however long it makes tasks wait.
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skyward.scaling.snapshot import Group
+from skyward.simulator.cloud import API_SECONDS
 from skyward.simulator.scenario import Scenario
 from skyward.simulator.workload import Task
 
@@ -80,10 +81,9 @@ def _starts(tasks: Sequence[Task], slots: int) -> list[float]:
 def _node_seconds(starts: Iterable[float], ends: Iterable[float], group: Group, boot: float, horizon: float) -> float:
     """Seconds of nodes: needed, kept over gaps that are shorter than a boot, and booting."""
     changes = sorted([(at, 1) for at in starts] + [(at, -1) for at in ends])
-    free_since = [0.0] * group.min  # of the nodes that are up, and not needed now; the one that went last at the end
+    free_since = [API_SECONDS.most] * group.min  # of what is up and not needed; what went last is at the end
     running = needed = 0
-    seconds = boot * group.min
-    before = 0.0
+    seconds = before = 0.0
     for at, change in changes:
         seconds += needed * (at - before)
         before = at
@@ -92,7 +92,7 @@ def _node_seconds(starts: Iterable[float], ends: Iterable[float], group: Group, 
         while needed < now:
             needed += 1
             gap = at - free_since.pop() if free_since else math.inf
-            seconds += gap if needed <= group.min else min(gap, boot)
+            seconds += max(0.0, gap) if needed <= group.min else min(gap, boot)
         while needed > now:
             needed -= 1
             free_since.append(at)

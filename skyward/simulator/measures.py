@@ -1,5 +1,6 @@
 """What is measured of a run."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -86,7 +87,7 @@ def percentile(values: Iterable[float], share: float) -> float:
     ordered = sorted(values)
     if not ordered:
         return 0.0
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+    return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
 
 
 class Measures:

@@ -39,6 +39,11 @@ class Spread:
         """The smallest value there is."""
         return self.mean - self.width
 
+    @property
+    def most(self) -> float:
+        """The largest value there is."""
+        return self.mean + self.width
+
     def __str__(self) -> str:
         return f"{self.mean:g}±{self.width:g}" if self.width else f"{self.mean:g}"
 

@@ -165,7 +165,7 @@ def test_the_bound_keeps_a_node_over_a_short_gap_and_boots_it_anew_after_a_long_
 
 def test_the_bound_pays_for_the_minimum_and_waits_for_the_maximum() -> None:
     fixed = lower_bound(run_of(Task(0.0, 100.0), Task(1000.0, 100.0), nodes=(2, 2), price=HOUR))
-    assert fixed.no_wait == pytest.approx(2 * 60 + 2 * 1100)
+    assert fixed.no_wait == pytest.approx(2 * 1100, abs=4)
     full = lower_bound(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 1), price=HOUR))
     assert full.no_wait == pytest.approx(60 + 300)
     assert full.wait_p99 == 200
@@ -270,7 +270,7 @@ def test_times_are_for_people() -> None:
 
 
 def test_the_report_shows_policies_bounds_and_what_did_not_end() -> None:
-    scenario = replace(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 2)), grace=120.0)
+    scenario = replace(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 2)), grace=200.0)
     text = report([simulate(scenario)], lower_bound(scenario))
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["policy", "makespan", "node-hours", "cost"]

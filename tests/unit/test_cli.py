@@ -1,0 +1,173 @@
+"""The command `sky`: what it prints, and what it says where the command line is wrong."""
+
+import builtins
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyward.cli import main
+from skyward.scaling import POLICIES
+from skyward.simulator import Spread
+from skyward.simulator.options import boot_time, group_of, node_bounds, rate
+from skyward.specs.needs import Needs
+
+pytestmark = pytest.mark.unit
+
+SMALL = ("--nodes", "0:4", "--hours", "0.5", "--task-seconds", "60")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit status, and what is written to the two streams."""
+    try:
+        status = main(["simulate", *arguments])
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_every_policy_stands_beside_the_chosen_one_and_the_bound() -> None:
+    """In a process of its own, since policies run in processes."""
+    command = [sys.executable, "-m", "skyward.cli", "simulate", *SMALL, "--policy", "binpack", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, rule, *rows = done.stdout.splitlines()
+    assert head.startswith("policy")
+    assert set(rule) == {"-"}
+    names = [row.split("  ")[0] for row in rows if ": of " not in row]
+    others = [name for name in POLICIES if name != "binpack"]
+    assert names == ["binpack", *others, "bound, no wait", "bound, any wait"]
+
+
+def test_one_policy_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *SMALL, "--only", "--spot-loss", "0.5/h", "--faults", "rough", "--check")
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["pressure", "bound,", "bound,"]
+
+
+def test_figures_as_json_are_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    def figures(seed: str) -> dict[str, Any]:
+        status, out, _ = run(capsys, *SMALL, "--only", "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
+        assert status == 0
+        said = json.loads(out)
+        del said["policies"][0]["wall_seconds"]
+        return dict(said)
+
+    assert figures("1") == figures("1") != figures("2")
+    assert figures("1")["policies"][0]["policy"] == "pressure"
+    assert figures("1")["lower_bound"]["no_wait"] > 0
+
+
+def test_a_trace_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("at,seconds,count,GPU\n0,60,3,\n10,60,2,1\n")
+    pool = ("--group", "cpu=0:4,price=1", "--group", "gpu=0:2,price=9,GPU=1", "--policy", "binpack")
+    status, out, _ = run(capsys, "--trace", str(trace), *pool, "--only", "--json")
+    assert status == 0
+    (row,) = json.loads(out)["policies"]
+    assert (row["tasks"], row["finished"]) == (5, 5)
+
+
+def test_a_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "run.png"
+    assert run(capsys, *SMALL, "--only", "--plot", str(path))[0] == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_without_matplotlib_says_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return usual(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    status, _, err = run(capsys, *SMALL, "--only", "--plot", str(tmp_path / "run.png"))
+    assert (status, err) == (2, "sky simulate: A plot needs matplotlib: install it with `pip install matplotlib`.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--policy", "presure"], "There is no scaling policy 'presure'; did you mean 'pressure'?"),
+        (["--workload", "diurnl"], "There is no workload 'diurnl'; did you mean 'diurnal'?"),
+        (["--faults", "huge"], "There is no set of faults 'huge'; it has calm, hostile, rough."),
+        (["--nodes", "many"], "--nodes must be MIN:MAX or one number, as in `--nodes 0:1000`, but got 'many'."),
+        (["--nodes", "9:3"], "--nodes has its most (3) below its fewest (9); write `--nodes 3:9`."),
+        (["--nodes", "0"], "--nodes must allow 1 to 100,000 nodes, as in `--nodes 0:1000`, but got '0'."),
+        (["--boot", "soon"], "--boot must be seconds, as in `--boot 60` or `--boot 60±20`, but got 'soon'."),
+        (["--boot", "10±20"], "--boot 10±20 could be below 0 s; make what follows ± at most 10."),
+        (["--price", "-3"], "--price must be a number of at least 0, as in `--price 3.2`, but got '-3'."),
+        (["--spot-loss", "2%"], "--spot-loss must be a rate, as in `--spot-loss 0.02/h`, but got '2%'."),
+        (["--slots", "0"], "--slots must be a whole number of at least 1, as in `--slots 4`, but got '0'."),
+        (["--hours", "0"], "--hours must be a number above 0, as in `--hours 3.2`, but got '0'."),
+        (["--budget", "nan"], "--budget must be a number above 0, as in `--budget 3.2`, but got 'nan'."),
+        (
+            ["--group", "gpu"],
+            "--group must be NAME=MIN:MAX,..., as in `--group gpu=0:8,price=12,GPU=4`, but got 'gpu'.",
+        ),
+        (["--group", "gpu=0:8,fast"], "--group gpu has 'fast' in it; write NAME=VALUE, as in `GPU=4`."),
+        (["--group", "a=0:1", "--group", "a=0:2"], "Two groups have the same name; give each --group another."),
+        (
+            ["--group", "a=0:1", "--price", "3"],
+            "--price does not go with --group; give it inside the group, as `--group cpu=0:100,price=3.2`.",
+        ),
+        (["--trace", "/nowhere/t.csv"], "The trace '/nowhere/t.csv' cannot be read (No such file or directory); give"),
+        (["--seed", "x"], "argument --seed: invalid int value: 'x'; `sky simulate --help` shows every option."),
+        (["--polcy", "no"], "unrecognized arguments: --polcy no"),
+        (["--trace", "t", "--workload", "burst"], "argument --workload: not allowed with argument --trace"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    status, out, err = run(capsys, "--only", *arguments)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_plot_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, *SMALL, "--only", "--plot", "/nowhere/run.png")
+    assert status == 2
+    assert err == "sky simulate: The plot cannot be written to '/nowhere/run.png' (No such file or directory); " + (
+        "give another path.\n"
+    )
+
+
+def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "simulate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "spread"),
+    [("60", Spread(60)), ("60±20", Spread(60, 20)), ("60+-20", Spread(60, 20)), ("1.5s +/- .5s", Spread(1.5, 0.5))],
+)
+def test_boot_times(text: str, spread: Spread) -> None:
+    assert boot_time(text) == spread
+
+
+def test_rates_and_bounds() -> None:
+    assert [rate("0.02/h"), rate("0.5"), rate("2.4/d")] == pytest.approx([0.02, 0.5, 0.1])
+    assert (node_bounds("0:1000"), node_bounds("8")) == ((0, 1000), (8, 8))
+
+
+def test_a_group_has_what_its_nodes_have() -> None:
+    group = group_of("gpu=1:8,slots=2,price=12.5,GPU=4,CPU=32,can=fast+Big")
+    assert (group.name, group.min, group.max, group.slots, group.hourly_price) == ("gpu", 1, 8, 2, 12.5)
+    assert group.can_hold(Needs({"GPU": 4}, {"fast", "big"}))
+    assert not group.can_hold(Needs({"GPU": 5}))
+
+
+def test_the_simulator_loads_nothing_that_draws() -> None:
+    program = "import skyward.cli, skyward.simulator, sys; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
