@@ -131,8 +131,12 @@ def _within_bounds(
     there = {name: counts.active + counts.booting for name, counts in snapshot.counts.items()}
     floor = floor_nodes(snapshot.groups, snapshot.floor, there)
     wanted: dict[str, int] = {}
+    starting = bool(snapshot.queued) and not any(counts.active for counts in snapshot.counts.values())
     for group in snapshot.groups:
         count = decision.desired.get(group.name, before[group.name])
+        if starting and count < before[group.name]:
+            count = before[group.name]
+            notes.append("kept while tasks wait for the first node")
         if count < floor.get(group.name, 0):
             count = floor[group.name]
             notes.append(f"at least {count} for request_resources")

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 __all__ = ["LEAD", "Ledger"]
 
 LEAD = 60.0
-"""Seconds of running that a machine is counted with ahead of time: about what it takes to give it back."""
+"""Seconds of running that a machine is counted with ahead of time: about what it takes to empty it."""
+
+LAST = 10.0
+"""Seconds of running that are left for giving a machine back, whatever runs on it."""
 
 
 @dataclass
@@ -66,16 +69,11 @@ class Ledger:
             return None
         return max(0, int((self.budget - self.committed(now)) / (price * LEAD / 3600) + 1e-9))
 
-    def exhausted(self, now: float) -> bool:
-        """Whether every machine has to go for the budget to hold."""
-        return self.budget is not None and self._per_hour > 0 and self.committed(now) >= self.budget
-
-    def exhausted_at(self) -> float | None:
-        """When it will be, if nothing changes; None where that is never."""
+    def limit_at(self, ahead: float) -> float:
+        """When what is spent, and will be in `ahead` seconds, is the budget, if nothing changes; infinite for never."""
         if self.budget is None or self._per_hour <= 0 or self._at is None:
-            return None
-        left = self.budget - self.committed(self._at)
-        return self._at + max(0.0, left / self._per_hour * 3600) + 0.001
+            return float("inf")
+        return self._at + (self.budget - self._spent) / self._per_hour * 3600 - ahead
 
     def _advance(self, now: float) -> None:
         self._spent = self.spent(now)

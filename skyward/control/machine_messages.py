@@ -13,6 +13,7 @@ __all__ = [
     "DrainRefused",
     "Effect",
     "Emptied",
+    "Evict",
     "Failed",
     "GiveUp",
     "Gone",
@@ -104,11 +105,18 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """Every machine has to go, whatever runs on it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
-type Message = Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Gone | Tick
+type Message = Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Gone | Evict | Tick
 
 
 # Effects.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.autoscaler import Autoscaler
-from skyward.control.budget import LEAD, Ledger
+from skyward.control.budget import LAST, LEAD, Ledger
 from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.control.places import Place
 from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
@@ -76,6 +76,7 @@ class ControlPlane:
         self.ready = False
         self.failure = ""
         self.broke = False
+        self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
         self._boot_seconds: float | None = None
@@ -118,9 +119,9 @@ class ControlPlane:
                 self._tick(now, effects)
             case _:
                 self._reconcile(message, now, effects)
-        if self.ledger.budget is not None and not self.broke and self.ledger.exhausted(now):
-            self._go_broke(now, effects)
-        self._after(now, effects)
+        if self.ledger.budget is not None:
+            self._watch_budget(now, effects)
+        self._after(message, now, effects)
         return effects
 
     def close(self, now: float) -> list[Effect]:
@@ -267,6 +268,14 @@ class ControlPlane:
 
     # Money.
 
+    def _watch_budget(self, now: float, effects: list[Effect]) -> None:
+        """Empty every node when their time is up for the budget to hold, and give them back when it is high time."""
+        if not self.broke and now >= self.ledger.limit_at(LEAD):
+            self._go_broke(now, effects)
+        if self.broke and not self._evicted and now >= self.ledger.limit_at(LAST):
+            self._evicted = True
+            self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
+
     def _go_broke(self, now: float, effects: list[Effect]) -> None:
         self.broke = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
@@ -276,8 +285,8 @@ class ControlPlane:
 
     def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:
         self.ledger.budget = budget
-        if self.broke and not self.ledger.exhausted(now):
-            self.broke, self.failure = False, ""
+        if self.broke and now < self.ledger.limit_at(LEAD):
+            self.broke, self._evicted, self.failure = False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
             self._decide("budget", after, "there is a new budget", now, effects, afresh=True)
 
@@ -290,12 +299,14 @@ class ControlPlane:
 
     def _due(self) -> Iterable[float]:
         yield self._reconciled_at + self.settings.tick
+        if self.reconciler.closing:
+            return
         if self.tasks.waits():
             yield self._recalled_at + RECALL_TICK
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
-        if not self.broke and (broke_at := self.ledger.exhausted_at()) is not None:
-            yield broke_at
+        if not self._evicted:
+            yield self.ledger.limit_at(LAST if self.broke else LEAD) + 0.001
         if self.ready and self.elastic:
             yield from self._due_looks()
 
@@ -319,7 +330,7 @@ class ControlPlane:
             if idle_at > self._looked_at:
                 yield idle_at
 
-    def _after(self, now: float, effects: list[Effect]) -> None:
+    def _after(self, message: Message, now: float, effects: list[Effect]) -> None:
         if not self.ready and self._enough():
             self.ready = True
             self.reconciler.opening = False
@@ -329,6 +340,8 @@ class ControlPlane:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
         elif self.ready and self.hopeless and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure), now))
+        elif isinstance(message, Tick):
+            pass  # new tasks are looked at, and time when it is due
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
             if now >= self._looked_at + self.settings.look_gap:
                 self._look(now, effects)

@@ -23,6 +23,7 @@ from skyward.control.machine_messages import (
     DrainRefused,
     Effect,
     Emptied,
+    Evict,
     Failed,
     GiveUp,
     Gone,
@@ -126,6 +127,8 @@ class Reconciler:
                     self._reactivate(machine, "it has work again", now, effects)
             case Gone(number):
                 self._gone(number, now, effects)
+            case Evict(reason):
+                self._evict(reason, now, effects)
             case Tick():
                 self._check_deadlines(now, effects)
         if not self.closing and not isinstance(message, DrainRefused):
@@ -138,16 +141,23 @@ class Reconciler:
         """Give every machine back, whatever its state; nothing is launched any more."""
         self.closing = True
         effects: list[Effect] = []
-        for machine in self.book:
-            if machine.state == "QUEUED" and not machine.asked:
-                self._drop(machine, "the pool is closing", now, effects)
-            elif machine.state in ("QUEUED", "REQUESTED"):
-                self._stray(machine, "the pool is closing", now, effects)
-            elif machine.state != "TERMINATING":
-                if machine.state == "STOP_REQUESTED":
-                    self.book.move(machine, "STOPPING", now)
-                self._terminate(machine, "the pool is closing", now, effects)
+        self._evict("the pool is closing", now, effects)
         return effects
+
+    def _evict(self, reason: str, now: float, effects: list[Effect]) -> None:
+        for machine in self.book:
+            match machine.state:
+                case "QUEUED" if not machine.asked:
+                    self._drop(machine, reason, now, effects)
+                case "QUEUED" | "REQUESTED":
+                    self._stray(machine, reason, now, effects)
+                case "STOP_REQUESTED":
+                    self.book.move(machine, "STOPPING", now)
+                    self._terminate(machine, reason, now, effects)
+                case "TERMINATING":
+                    pass
+                case _:
+                    self._terminate(machine, reason, now, effects)
 
     # What becomes of one machine.
 

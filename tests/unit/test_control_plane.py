@@ -254,6 +254,17 @@ def test_when_the_budget_is_spent_every_node_goes_and_waiting_tasks_end() -> Non
     assert world.settled[after] == "unfunded"
 
 
+def test_a_task_that_does_not_end_in_time_is_stopped_before_the_budget_is_passed() -> None:
+    world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
+    (endless,) = world.submit()
+    world.wait(165)
+    assert world.settled == {}
+    world.wait(10)
+    assert world.settled == {endless: "unfunded"}
+    world.bury()
+    assert world.plane.ledger.spent(world.now) <= 3.0
+
+
 def test_a_new_budget_opens_the_pool_again() -> None:
     world = World(Group("default", 1, 1, hourly_price=60.0), budget=2.0).open()
     world.wait(130)
@@ -292,3 +303,29 @@ def test_a_policy_that_raises_leaves_the_pool_as_it_is_and_is_told_of() -> None:
     (event,) = world.plane.decisions
     assert str(event) == "1 -> 1 nodes: the policy raised ValueError: no idea (held back: nothing is changed)"
     assert event.times > 1
+
+
+def test_a_policy_cannot_end_the_first_node_while_tasks_wait_for_it() -> None:
+    world = World(Group("default", 0, 4, slots=2), policy="vanilla").open()
+    (task,) = world.submit()
+    world.wait(600)
+    assert world.plane.desired == {"default": 1}
+    world.deliver()
+    world.finish()
+    assert world.settled == {task: "value"}
+
+
+def test_time_is_not_asked_for_over_and_over_while_tasks_wait() -> None:
+    world = elastic(1, 1)
+    world.tell(Resize({"default": (1, 2)}))
+    world.deliver()
+    world.submit(100)
+    world.wait(1)
+    world.deliver()
+    told = len(world.plane.decisions)
+    ticks, until = 0, world.now + 60
+    while world.plane.next_tick <= until:
+        world.wait(world.plane.next_tick - world.now)
+        ticks += 1
+    assert ticks < 20
+    assert len(world.plane.decisions) <= told + 5
