@@ -12,7 +12,17 @@ from benchmarks.figure import Figure, table
 __all__ = ["circumstances", "replaced", "report"]
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-PACKAGES = ("skyward-jupyter", "casty", "uvloop", "cloudpickle", "numpy", "distributed", "ipyparallel", "ipython")
+PACKAGES = (
+    "skyward-jupyter",
+    "casty",
+    "uvloop",
+    "cloudpickle",
+    "numpy",
+    "ipython",
+    "distributed",
+    "ipyparallel",
+    "ray",
+)
 
 
 def circumstances() -> str:
