@@ -107,6 +107,10 @@ class Cloud:
         if not self._happens(self.faults.lost_terminates):
             self.clock.after(API_SECONDS.draw(self.random), self._terminate, machine)
 
+    def kill(self, machine: int) -> None:
+        """Take a machine away now."""
+        self._die(self.living[machine], "the cloud took it back")
+
     def end_faults(self) -> None:
         """From now on nothing goes wrong any more."""
         self.faults = Faults()
@@ -161,7 +165,7 @@ class Cloud:
     def _take(self, number: int) -> None:
         """The cloud takes a spot machine back."""
         if self.machines[number].alive and self.faults.spot_loss:
-            self._die(self.machines[number], "the cloud took it back")
+            self.kill(number)
 
     def _cut_off(self, number: int) -> None:
         """A machine cannot be reached any more, though it is there."""

@@ -1,7 +1,7 @@
 """Runs a scenario: the control plane of a real pool, under virtual time, against the simulated cloud."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -115,19 +115,12 @@ class Runner:
     def run(self) -> Result:
         """The whole run."""
         started = time.perf_counter()
-        self.cloud.open()
-        self.tell(Open())
-        for act in self.scenario.acts:
-            self.clock.at(act.at, self._act, act)
-        if self._tasks:
-            self.clock.at(self._tasks[0].at, self._arrive)
-        self._go_on_while(self._has_work, self.horizon + self.scenario.grace)
-        self._go_on_while(lambda: not self.failed, self.horizon)
+        self.start()
+        self.advance(self.horizon + self.scenario.grace, self._has_work)
+        self.advance(self.horizon, lambda: not self.failed)
         if self._watcher is not None:
             self._watcher.waited(self)
-        self._close()
-        if self._watcher is not None:
-            self._watcher.ended(self)
+        self.close()
         return self._measures.sum_up(
             policy=self.scenario.policy,
             seed=self.scenario.seed,
@@ -142,9 +135,19 @@ class Runner:
             wall_seconds=time.perf_counter() - started,
         )
 
+    def start(self) -> None:
+        """Open the pool."""
+        self.cloud.open()
+        self.tell(Open())
+        for act in self.scenario.acts:
+            self.clock.at(act.at, self.act, act)
+        if self._tasks:
+            self.clock.at(self._tasks[0].at, self._arrive)
+
     # Time.
 
-    def _go_on_while(self, condition: Callable[[], bool], until: float) -> None:
+    def advance(self, until: float, condition: Callable[[], bool] = lambda: True) -> None:
+        """Let happen what is due by `until`, as long as `condition` holds."""
         clock, plane, ticks = self.clock, self.plane, 0
         while condition():
             tick, event = plane.next_tick, clock.next
@@ -170,16 +173,18 @@ class Runner:
         """Whether the pool did not open, so that its user has got an error instead of a pool."""
         return self.plane.hopeless and not self.plane.ready
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Cancel what is left, give everything back, and wait until it is gone."""
         if left := tuple(run.task for run in self.runs.values() if not run.outcome):
             for task in left:
                 self.runs[task].given_up = True
             self.tell(tasks.Cancel(left))
-            self._go_on_while(lambda: self._open_tasks > 0, self.clock.now + STOPPING)
+            self.advance(self.clock.now + STOPPING, lambda: self._open_tasks > 0)
         self.closing = True
         self._done(tasks.Tick(), self.plane.close(self.clock.now))
-        self._go_on_while(lambda: bool(self.cloud.living) or not self.plane.reconciler.empty, self.clock.now + CLOSING)
+        self.advance(self.clock.now + CLOSING, lambda: bool(self.cloud.living) or not self.plane.reconciler.empty)
+        if self._watcher is not None:
+            self._watcher.ended(self)
 
     # Steps.
 
@@ -304,7 +309,14 @@ class Runner:
 
     # What the user does besides.
 
-    def _act(self, act: Act) -> None:
+    def submit(self, new: Sequence[Task], target: int | None = None) -> None:
+        """Hand in tasks of one shape besides those of the scenario; they are not measured."""
+        now = self.clock.now
+        numbers = tuple(self._add(Task(now, task.seconds, task.needs), measured=False) for task in new)
+        self.tell(tasks.Submitted(numbers, target, needs=new[0].needs))
+
+    def act(self, act: Act) -> None:
+        """Do what the user does."""
         if self.closing:
             return
         match act.kind:
@@ -320,9 +332,7 @@ class Runner:
             case "broadcast":
                 self.tell(tasks.Broadcast(self.plane.tasks.number()))
             case "pin":
-                now = self.clock.now
-                pinned = tuple(self._add(Task(now, 30.0), measured=False) for _ in range(act.most))
-                self.tell(tasks.Submitted(pinned, target=act.least))
+                self.submit([Task(0.0, 30.0)] * act.most, act.least)
             case _:
                 raise ValueError(f"no user does {act.kind!r}")
 

@@ -1,0 +1,119 @@
+"""A pool under whatever hypothesis thinks of: work, faults, deaths and resizes, each step checked."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from skyward.control.machine_messages import Allocated, Failed, Gone, Joined, Lost, Refused
+from skyward.control.task_messages import Ended
+from skyward.scaling.registry import POLICIES
+from skyward.scaling.snapshot import Group
+from skyward.simulator.faults import CALM, Faults
+from skyward.simulator.invariants import Invariants
+from skyward.simulator.runner import Runner
+from skyward.simulator.scenario import Act, Scenario
+from skyward.simulator.workload import Spread, Task
+from skyward.specs.needs import NOTHING, Needs
+
+pytestmark = pytest.mark.unit
+
+GROUPS = (
+    Group("nodes", 0, 4, 2, {"CPU": 4.0}, hourly_price=3.0),
+    Group("gpu", 0, 2, 1, {"CPU": 4.0, "GPU": 1.0}, hourly_price=9.0),
+)
+TROUBLE = Faults(
+    partial=0.5,
+    api_errors=0.4,
+    phantoms=0.5,
+    lost_replies=0.3,
+    lost_terminates=0.3,
+    slow_terminate=60,
+    duplicates=0.3,
+    reordered=0.3,
+    boot_failures=0.3,
+)
+
+
+class Pool(RuleBasedStateMachine):
+    """One pool. The watcher raises at the step that breaks an invariant; hypothesis makes the way there short."""
+
+    @initialize(
+        policy=st.sampled_from(POLICIES),
+        least=st.integers(0, 2),
+        groups=st.integers(1, 2),
+        seed=st.integers(0, 9),
+        budget=st.sampled_from([None, None, 1.0]),
+    )
+    def open(self, policy: str, least: int, groups: int, seed: int, budget: float | None) -> None:
+        pools = (replace(GROUPS[0], min=least), *GROUPS[1:])[:groups]
+        scenario = Scenario((), pools, policy, boot=Spread(20, 10), seed=seed, budget=budget)
+        self.runner = Runner(scenario, Invariants(scenario))
+        self.runner.start()
+
+    @rule(count=st.integers(1, 9), seconds=st.sampled_from([0.5, 20.0, 200.0]), gpu=st.booleans())
+    def submit(self, count: int, seconds: float, gpu: bool) -> None:
+        needs = Needs({"GPU": 1}) if gpu else NOTHING
+        self.runner.submit([Task(0.0, seconds, needs)] * count)
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 10.0, 40.0, 200.0, 1000.0]))
+    def wait(self, seconds: float) -> None:
+        until = self.runner.clock.now + seconds
+        self.runner.advance(until)
+        self.runner.clock.wait(until)
+
+    @rule(kind=st.sampled_from(["cancel", "floor", "broadcast", "pin"]), most=st.integers(1, 3), rank=st.integers(0, 2))
+    def act(self, kind: str, most: int, rank: int) -> None:
+        self.runner.act(Act(0.0, kind, rank, most))
+
+    @rule(least=st.integers(0, 3), more=st.integers(0, 3))
+    def resize(self, least: int, more: int) -> None:
+        self.runner.act(Act(0.0, "resize", least, max(1, least + more)))
+
+    @rule(trouble=st.booleans())
+    def change_the_weather(self, trouble: bool) -> None:
+        self.runner.cloud.faults = TROUBLE if trouble else CALM
+
+    @precondition(lambda self: self.runner.cloud.living)
+    @rule(which=st.integers(0, 5), silent=st.booleans())
+    def kill(self, which: int, silent: bool) -> None:
+        living = list(self.runner.cloud.living)
+        cloud, weather = self.runner.cloud, self.runner.cloud.faults
+        cloud.faults = replace(weather, silent=1.0 if silent else 0.0)
+        cloud.kill(living[which % len(living)])
+        cloud.faults = weather
+
+    @rule(
+        kind=st.sampled_from([Allocated, Joined, Gone]),
+        machine=st.integers(1, 12),
+    )
+    def say_what_is_old(self, kind: Any, machine: int) -> None:
+        """Only of machines of which it is true: news may be old, and not false."""
+        known = self.runner.cloud.machines.get(machine)
+        if known is None:
+            return
+        joined = known.installing and known.up_at <= self.runner.clock.now
+        true = {Allocated: True, Joined: joined and known.alive, Gone: not known.alive}[kind]
+        if true:
+            self.runner.tell(kind(machine))
+
+    @rule(machine=st.integers(50, 60))
+    def say_what_nobody_knows(self, machine: int) -> None:
+        known = self.runner.cloud.machines
+        if machine not in known:
+            for message in (Gone(machine), Joined(machine), Failed(machine, "?"), Lost(machine, "?")):
+                self.runner.tell(message)
+            self.runner.tell(Refused((machine,), "?"))
+            self.runner.tell(Ended(10_000 + machine, 0, "value", 1.0))
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.cloud.end_faults()
+            self.runner.close()
+
+
+TestPool = Pool.TestCase
+TestPool.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
