@@ -170,7 +170,7 @@ class Invariants:
                     self._drained_heads.add(runner.at_rank[0].machine)
                 case machines.Terminate(number) if (worker := runner.workers.get(number)) is not None:
                     lost = number in runner.told_lost or not worker.alive
-                    if worker.holds and not lost and not runner.closing:
+                    if worker.holds and not lost and not runner.closing and not plane.broke:
                         held = sorted(worker.holds)
                         yield "a node with a task stays", f"machine {number} is terminated while it holds tasks {held}"
                     if worker.rank == 0 and not lost and not all_go and number not in self._drained_heads:

@@ -65,7 +65,7 @@ def shrink(scenario: Scenario) -> tuple[Scenario, InvariantError]:
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios with less in them: fewer tasks, acts, faults and nodes, and less time to go on."""
+    """Scenarios with less in them: fewer tasks, acts, faults and nodes."""
     work = scenario.work
     assert isinstance(work, tuple)
     yield from (replace(scenario, work=kept) for kept in _fewer(work))
@@ -81,8 +81,6 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if group.max > max(1, group.min):
             fewer = replace(group, max=group.max - 1)
             yield replace(scenario, groups=(*scenario.groups[:position], fewer, *scenario.groups[position + 1 :]))
-    if scenario.grace > 600:
-        yield replace(scenario, grace=scenario.grace / 2)
 
 
 def _fewer[T](items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
