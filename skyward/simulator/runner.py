@@ -255,7 +255,7 @@ class Runner:
 
     def _member(self, member: tasks.Member) -> None:
         now = self.clock.now
-        self.runs[member.task] = Run(member.task, now, 20.0, waiting_since=now, measured=False)
+        self.runs[member.task] = Run(member.task, now, 20.0, waiting_since=now, pinned=True, measured=False)
         self._open_tasks += 1
 
     def _settle(self, settled: tasks.Settle) -> None:
@@ -313,6 +313,8 @@ class Runner:
         """Hand in tasks of one shape besides those of the scenario; they are not measured."""
         now = self.clock.now
         numbers = tuple(self._add(Task(now, task.seconds, task.needs), measured=False) for task in new)
+        for number in numbers:
+            self.runs[number].pinned = target is not None
         self.tell(tasks.Submitted(numbers, target, needs=new[0].needs))
 
     def act(self, act: Act) -> None:

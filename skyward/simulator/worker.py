@@ -24,6 +24,7 @@ class Run:
         waited: seconds in all.
         outcome: how it ended for its caller; empty until then.
         given_up: whether the run ended before it did.
+        pinned: whether it can run on one node only.
         measured: whether it is part of the workload, and not of what the user does besides.
     """
 
@@ -36,6 +37,7 @@ class Run:
     starts: int = 0
     outcome: str = ""
     given_up: bool = False
+    pinned: bool = False
     measured: bool = True
 
 

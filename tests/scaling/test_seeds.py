@@ -104,8 +104,7 @@ def test_a_budget_that_is_passed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     from skyward.control.budget import Ledger
 
     monkeypatch.setattr(Ledger, "room", lambda self, price, now: None)
-    monkeypatch.setattr(Ledger, "exhausted", lambda self, now: False)
-    monkeypatch.setattr(Ledger, "exhausted_at", lambda self: None)
+    monkeypatch.setattr(Ledger, "limit_at", lambda self, ahead: float("inf"))
     assert first_failure().rule == "spend <= budget"
 
 
