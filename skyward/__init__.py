@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
     from skyward_providers.local import Local
+    from skyward_providers.ssh import SSH
 
 __all__ = [
+    "SSH",
     "Accelerator",
     "BudgetExhaustedError",
     "Compute",
@@ -133,7 +135,7 @@ _HOMES = {
 """The module of each public name, of those that are neither a module nor an error."""
 
 _MODULES = ("accelerators", "errors", "time")
-_PROVIDERS = {"Local": "local"}
+_PROVIDERS = {"Local": "local", "SSH": "ssh"}
 
 
 def _load(name: str) -> object:

@@ -27,6 +27,7 @@ __all__ = [
     "Offer",
     "Provider",
     "ProviderConfig",
+    "SSHAccess",
     "find_provider",
     "provider_names",
 ]
@@ -49,7 +50,45 @@ class LocalAccess:
     python: str = sys.executable
 
 
-type Access = LocalAccess
+@dataclass(frozen=True, slots=True)
+class SSHAccess:
+    """A machine that is entered over SSH. What is None is as the user's SSH configuration has it.
+
+    Its host key is always checked: against `host_key`, else against `known_hosts`. With neither, a machine that is met
+    for the first time is taken at its word, which is said, and held to it from then on.
+
+    Attributes:
+        host: name or address; a name may be one of the configuration.
+        port: where its sshd listens.
+        user: who to be there.
+        client_keys: files of private keys to try, in this order; none for those of the configuration and the agent.
+        known_hosts: file of the host keys of machines.
+        host_key: its host key, as a line "ssh-ed25519 AAAA...".
+        config: files of SSH configuration instead of the user's; "none" for none.
+        directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
+        grace: seconds without a connection after which the machine counts as lost.
+        python: an interpreter there that has what a worker needs; None to set one up.
+    """
+
+    host: str
+    port: int | None = None
+    user: str | None = None
+    client_keys: tuple[str, ...] = ()
+    known_hosts: str | None = None
+    host_key: str | None = None
+    config: str | None = None
+    directory: str | None = None
+    grace: float = 30.0
+    python: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The machine, as an error names it: "user@host:port", of that what was given."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.user}@" * (self.user is not None) + host + f":{self.port}" * (self.port is not None)
+
+
+type Access = LocalAccess | SSHAccess
 """How a machine is entered."""
 
 

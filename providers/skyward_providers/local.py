@@ -123,7 +123,7 @@ class _LocalProvider:
         """Remove the directories."""
         for instance_id in instance_ids:
             instance = self._instances.pop(instance_id, None)
-            if instance is not None and instance.access is not None:
+            if instance is not None and isinstance(instance.access, LocalAccess):
                 await _remove(instance.access.directory)
 
     async def teardown(self, cluster: Cluster) -> None:

@@ -95,9 +95,11 @@ class Launcher:
         await node.start(self._environment(node), timeout)
 
     def _environment(self, node: Node) -> Mapping[str, str]:
-        worker, image = self._options.worker, self._spec_of(node.instance).image
+        worker, spec = self._options.worker, self._spec_of(node.instance)
+        image = spec.image
         return {
             **image.env,
+            "SKYWARD_LEASE": str(spec.ttl),
             "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
             "MPLBACKEND": image.env.get("MPLBACKEND", "agg"),

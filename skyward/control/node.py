@@ -4,14 +4,16 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from skyward.control.work import Work
 from skyward.link.bulk import BulkPath
 from skyward.link.channel import Channel
+from skyward.link.hello import WorkerProcess
 from skyward.link.holdings import Holdings
-from skyward.link.launch import WorkerProcess, start_worker
-from skyward.provider import Instance
+from skyward.link.launch import start_worker
+from skyward.provider import Instance, SSHAccess
 from skyward.wire.flow import WINDOW
 from skyward.wire.messages import Blob, Cancel, Code, Command, Drop, Event, Shutdown, Submit
 
@@ -21,7 +23,7 @@ BLOB_BUDGET = 4 * 1024**3
 """Bytes of blobs that a node keeps for calls to come."""
 
 SILENCE = 30.0
-"""Seconds without an answer after which a node counts as lost."""
+"""Seconds without an answer after which a node counts as lost, unless its access says otherwise."""
 
 
 class Node:
@@ -65,17 +67,22 @@ class Node:
         Raises:
             NodeStartError: the worker did not come up, or cannot be reached.
         """
-        if self.instance.access is None:
+        access = self.instance.access
+        if access is None:
             raise ValueError(f"instance {self.instance.id} is not running")
+        # A local worker is never out of reach: where a connection to it breaks, it is gone.
+        silence, grace = (access.grace, access.grace) if isinstance(access, SSHAccess) else (SILENCE, 0.0)
         self.phase = "worker"
         secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
-        self._worker = await start_worker(self.instance.access, {**environment, **secret}, within)
+        self._worker = await start_worker(access, {**environment, **secret}, within)
         hello = self._worker.hello
         self.address = hello.address
+        if hello.machine:
+            self.instance = replace(self.instance, address=hello.machine)
         self.phase = "joining"
-        self._bulk = BulkPath(hello.bulk, self._token, f"{self.instance.id}")
+        self._bulk = BulkPath(hello.bulk, self._token, f"{self.instance.id}", grace)
         self._channel = Channel(
-            hello.address, self._token, SILENCE, lambda event: self._on_event(self, event), self._lost
+            hello.address, self._token, silence, lambda event: self._on_event(self, event), self._lost, dial=hello.dial
         )
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
         await self._channel.connect()

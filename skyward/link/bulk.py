@@ -5,6 +5,7 @@ import mmap
 import queue
 import socket
 import threading
+import time
 from concurrent.futures import Future
 
 from skyward.wire.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
@@ -14,22 +15,34 @@ __all__ = ["BulkLane", "BulkPath"]
 
 LARGE_PAGE = 2 * 1024 * 1024
 
+_RETRY = 0.2
+"""Seconds between attempts to reach the node again."""
+
 type _Work = tuple[bytes, Blob, memoryview | None, Future[memoryview]]
 
 
-class BulkLane:
-    """Moves blobs one after the other, on a thread that starts with the first of them."""
+class _NotHeldError(EOFError):
+    """The node has no such blob."""
 
-    def __init__(self, address: str, token: bytes, name: str) -> None:
+
+class BulkLane:
+    """Moves blobs one after the other, on a thread that starts with the first of them.
+
+    A blob whose connection breaks is moved again, until that has not worked for `grace` seconds.
+    """
+
+    def __init__(self, address: str, token: bytes, name: str, grace: float = 0.0) -> None:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self._token = token
         self._name = name
+        self._grace = grace
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: socket.socket | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._ended = threading.Event()
 
     def move(self, verb: bytes, blob: Blob, view: memoryview | None = None) -> Future[memoryview]:
         """Put `view` under the key of `blob`, or get it. The future ends with the blob's bytes, writable after a get.
@@ -51,11 +64,27 @@ class BulkLane:
         while (work := self._work.get()) is not None:
             verb, blob, view, future = work
             try:
-                future.set_result(self._exchange(verb, blob, view))
+                future.set_result(self._persist(verb, blob, view))
             except (OSError, EOFError) as error:
-                self._disconnect()
                 future.set_exception(ConnectionError(f"blob of {blob.size:,} bytes did not get through: {error}"))
         self._disconnect()
+
+    def _persist(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
+        """Move a blob, anew over a new connection when the old one breaks: either end keeps it until it is over."""
+        broken_since: float | None = None
+        while True:
+            started = time.monotonic()
+            try:
+                return self._exchange(verb, blob, view)
+            except _NotHeldError:
+                raise
+            except (OSError, EOFError):
+                self._disconnect()
+                now = time.monotonic()
+                if broken_since is None or now - started > self._grace:  # it was well under way in between
+                    broken_since = now
+                if now - broken_since >= self._grace or self._ended.wait(_RETRY):
+                    raise
 
     def _exchange(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
         connection = self._connect()
@@ -65,7 +94,7 @@ class BulkLane:
             read_exactly(connection, len(OK))
             return view
         if read_exactly(connection, len(OK)) != OK:
-            raise EOFError("the node does not hold it any more")
+            raise _NotHeldError("the node does not hold it any more")
         (size,) = SIZE.unpack(read_exactly(connection, SIZE.size))
         room = _room(size)
         read_into(connection, room)
@@ -93,6 +122,7 @@ class BulkLane:
             if self._connection is not None:
                 with contextlib.suppress(OSError):  # it was broken already
                     self._connection.shutdown(socket.SHUT_RDWR)
+            self._ended.set()
             self._work.put(None)
 
     def join(self) -> None:
@@ -104,9 +134,9 @@ class BulkLane:
 class BulkPath:
     """Both lanes of one node, so that a small result never waits behind a large argument."""
 
-    def __init__(self, address: str, token: bytes, name: str) -> None:
-        self._up = BulkLane(address, token, f"skyward-bulk-{name}-up")
-        self._down = BulkLane(address, token, f"skyward-bulk-{name}-down")
+    def __init__(self, address: str, token: bytes, name: str, grace: float = 0.0) -> None:
+        self._up = BulkLane(address, token, f"skyward-bulk-{name}-up", grace)
+        self._down = BulkLane(address, token, f"skyward-bulk-{name}-down", grace)
 
     def put(self, key: bytes, view: memoryview) -> Future[memoryview]:
         """Send a blob; done when the node has it."""

@@ -53,6 +53,7 @@ class Channel:
         grace: seconds of silence after which the node counts as lost.
         on_event: takes each event once, in order.
         on_lost: told once why, when the node is lost.
+        dial: what reaches `address` from here, where that is something else.
     """
 
     def __init__(
@@ -62,13 +63,19 @@ class Channel:
         grace: float,
         on_event: Callable[[Event], None],
         on_lost: Callable[[str], None],
+        dial: str = "",
     ) -> None:
         self._address = address
         self._token = token
         self._grace = grace
         self._on_event = on_event
         self._on_lost = on_lost
-        self._client = Client(seeds=(address,), runtime=engine_runtime(), observer=_log)
+        self._client = Client(
+            seeds=(dial or address,),
+            address_map=lambda wanted: dial if dial and wanted == address else wanted,
+            runtime=engine_runtime(),
+            observer=_log,
+        )
         self._connected = False
         self._closed = False
         self._outgoing: list[Command] = []

@@ -6,37 +6,16 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from skyward.errors import NodeStartError
-from skyward.provider import Access, LocalAccess
+from skyward.link.hello import Hello, WorkerProcess
+from skyward.link.ssh_worker import SSHWorker
+from skyward.provider import Access, LocalAccess, SSHAccess
 
-__all__ = ["Hello", "LocalWorker", "WorkerProcess", "start_worker"]
+__all__ = ["LocalWorker", "start_worker"]
 
 _LOG_LINES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """Where a started worker listens, as `host:port` to dial from here."""
-
-    address: str
-    bulk: str
-    pid: int
-
-
-class WorkerProcess(Protocol):
-    """A started worker."""
-
-    hello: Hello
-
-    async def exited(self) -> str:
-        """Why it ended, once it has."""
-
-    async def stop(self) -> None:
-        """End it, whatever it does. Twice does no harm."""
 
 
 async def start_worker(access: Access, environment: Mapping[str, str], within: float) -> WorkerProcess:
@@ -48,6 +27,8 @@ async def start_worker(access: Access, environment: Mapping[str, str], within: f
     match access:
         case LocalAccess():
             return await LocalWorker.start(access, environment, within)
+        case SSHAccess():
+            return await SSHWorker.start(access, environment, within)
 
 
 class LocalWorker:
@@ -64,6 +45,7 @@ class LocalWorker:
         directory = Path(access.directory)
         log = directory / "worker.log"
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
+        env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
         env["PYTHONPATH"] = os.pathsep.join([_source_root(), *filter(None, [env.get("PYTHONPATH")])])
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
@@ -102,7 +84,7 @@ async def _hear(process: asyncio.subprocess.Process, within: float) -> Hello:
         raise ValueError("the worker has no standard output")
     async with asyncio.timeout(within):
         words = json.loads(await process.stdout.readline())
-    return Hello(words["address"], words["bulk"], words["pid"])
+    return Hello(words["address"], words["bulk"], words["pid"], words["address"])
 
 
 def _did_not_come_up(process: asyncio.subprocess.Process, within: float, log: Path) -> str:

@@ -1,20 +1,23 @@
 """The worker process of a node: `python -m skyward.worker`, configured by its environment.
 
 It listens on `SKYWARD_HOST`, at `SKYWARD_PORT` or wherever it can, and says where on one line of standard output, as
-JSON. It ends when told to, or when its standard input ends: whoever started it is then gone.
+JSON. It ends when told to, or when whoever started it is gone. That is so when its standard input ends; or, with a
+lease, when no message of the pool has come for so long, and what was running then is finished.
 
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
-SKYWARD_SCRATCH, a directory to remove when whoever started it is gone and cannot; and SKYWARD_TOKEN, which is forgotten
-as soon as it is read, so that no task inherits it.
+SKYWARD_LEASE, its seconds; SKYWARD_SCRATCH, a directory to remove when whoever started it is gone and cannot; and
+SKYWARD_TOKEN, which is forgotten as soon as it is read, so that no task inherits it.
 """
 
 import asyncio
 import contextlib
+import hmac
 import json
 import os
 import shutil
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +25,10 @@ from casty import ActorSystem, Cluster, Runtime
 
 from skyward.wire.loop import new_event_loop
 from skyward.wire.mailbox import receive_with
+from skyward.wire.messages import Commands, Exchange
 from skyward.worker.agent import Agent
 from skyward.worker.bulk import BulkServer
+from skyward.worker.lease import Lease
 from skyward.worker.output import capture_descriptors, replace_streams
 
 
@@ -38,6 +43,7 @@ class Settings:
     processes: bool
     token: bytes
     scratch: Path | None
+    lease: float | None
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -51,6 +57,7 @@ class Settings:
             processes=env.get("SKYWARD_WORKER_EXECUTOR", "thread") == "process",
             token=bytes.fromhex(env.pop("SKYWARD_TOKEN")),
             scratch=Path(env["SKYWARD_SCRATCH"]) if "SKYWARD_SCRATCH" in env else None,
+            lease=float(env["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in env else None,
         )
 
 
@@ -60,7 +67,7 @@ def _ignore(_: object) -> None:
 
 async def _listen(settings: Settings, agent: Agent, announce: int, ended: asyncio.Event) -> None:
     """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
-    receive_with(agent.receive)
+    receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
     agent.beat()
     bulk = BulkServer(settings.host, settings.token, agent.store)
     cluster = Cluster(bind=f"{settings.host}:{settings.port}")
@@ -76,6 +83,19 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
         await ended.wait()
 
 
+def _leased(settings: Settings, agent: Agent, seconds: float) -> Callable[[Commands | Exchange], None]:
+    """What takes the messages of a worker with a lease: each that proves to be of the pool renews it."""
+    lease = Lease(seconds, lambda: agent.idle, lambda: _leave(agent, settings.scratch))
+    lease.start()
+
+    def receive(message: Commands | Exchange) -> None:
+        if hmac.compare_digest(message.token, settings.token):
+            lease.renew()
+        agent.receive(message)
+
+    return receive
+
+
 def _take_lifeline() -> int:
     """The descriptor that ends with whoever started us. What tasks read from standard input ends at once."""
     lifeline = os.dup(0)
@@ -86,9 +106,14 @@ def _take_lifeline() -> int:
 
 
 def _end_with_parent(agent: Agent, lifeline: int, scratch: Path | None) -> None:
-    """Leave when `lifeline` ends, and leave nothing behind."""
+    """Leave when `lifeline` ends."""
     while os.read(lifeline, 4096):
         continue
+    _leave(agent, scratch)
+
+
+def _leave(agent: Agent, scratch: Path | None) -> None:
+    """End the worker, and leave nothing behind."""
     if scratch is not None:
         shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(OSError):  # other nodes of the pool are still there, and the last one succeeds
@@ -101,6 +126,8 @@ def main() -> None:
     """Run the worker to its end."""
     settings = Settings.from_environment()
     os.environ["SKYWARD_NODE"] = str(settings.node)
+    if settings.lease is not None:
+        os.setsid()  # whoever started it leaves it behind
     announce = os.dup(1)
     loop = new_event_loop()
     agent = Agent(loop, settings.token, settings.node, settings.slots, processes=settings.processes)
@@ -114,9 +141,10 @@ def main() -> None:
         daemon=True,
     )
     engine.start()
-    threading.Thread(
-        target=_end_with_parent, args=(agent, _take_lifeline(), settings.scratch), name="skyward-parent", daemon=True
-    ).start()
+    lifeline = _take_lifeline()
+    if settings.lease is None:
+        watch = (agent, lifeline, settings.scratch)
+        threading.Thread(target=_end_with_parent, args=watch, name="skyward-parent", daemon=True).start()
     agent.start()
     agent.serve()
     loop.call_soon_threadsafe(ended.set)

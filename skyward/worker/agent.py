@@ -158,6 +158,11 @@ class Agent:
         running = self._executor.running
         return running[0] if len(running) == 1 else 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs or waits here."""
+        return self._executor.idle
+
     # The engine's side.
 
     def receive(self, message: Commands | Exchange) -> None:

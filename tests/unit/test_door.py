@@ -21,7 +21,7 @@ def python(code: str) -> Any:
 
 
 def test_every_public_name_is_there() -> None:
-    assert sorted(set(skyward.__all__)) == list(skyward.__all__) == dir(skyward)
+    assert sorted(set(skyward.__all__)) == sorted(skyward.__all__) == dir(skyward)
     for name in skyward.__all__:
         assert getattr(skyward, name) is not None
 

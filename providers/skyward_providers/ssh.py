@@ -1,0 +1,167 @@
+"""`sky.SSH(hosts=[...])`: nodes on machines of your own, reached over SSH. They are lent, never created nor ended."""
+
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+
+from skyward.errors import ProvisioningError, SpecError
+from skyward.provider import Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
+from skyward.specs import Spec
+from skyward.values import number, of_type, strings
+
+__all__ = ["SSH"]
+
+type _Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SSH:
+    """Machines of your own, each the home of one node at a time; those beyond the pool's nodes replace lost ones.
+
+    `~/.ssh/config` counts, jump hosts included, and so does the agent. Host keys are always checked: a machine that is
+    met for the first time is taken at its word unless `known_hosts` is given, and held to it from then on.
+
+    Attributes:
+        hosts: names or addresses, each as "host", "user@host" or "user@host:port"; names of the configuration are good.
+        username: who to be where a host does not say.
+        client_keys: private key files to try, one or several; None for those of the configuration and the agent.
+        known_hosts: a file of host keys; only machines in it are entered.
+        config: a file of SSH configuration instead of `~/.ssh/config`; "none" for none.
+        directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
+        grace: seconds that a node may be out of reach before it is replaced and its tasks run again.
+        python: an interpreter there that already has what a node needs; None to set one up.
+
+    Raises:
+        SpecError: there is no host, one is named twice or badly, or another value is not allowed.
+    """
+
+    hosts: Sequence[str]
+    username: str | None = None
+    client_keys: _Paths | None = None
+    known_hosts: str | PathLike[str] | None = None
+    config: str | PathLike[str] | None = None
+    directory: str | None = None
+    grace: float = 30.0
+    python: str | None = None
+
+    def __post_init__(self) -> None:
+        hosts = strings(self.hosts, "hosts", "['me@gpu1', 'gpu2:2222']")
+        if not hosts:
+            raise SpecError("hosts must name at least one machine, as in `sky.SSH(hosts=['me@gpu1'])`.")
+        for host in hosts:
+            _parse(host)
+            if hosts.count(host) > 1:
+                raise SpecError(f"hosts names {host!r} twice: a machine is the home of one node at a time.")
+        object.__setattr__(self, "hosts", hosts)
+        for name in ("username", "directory", "python"):
+            if getattr(self, name) is not None:
+                of_type(getattr(self, name), name, str, f"{name}='...'")
+        number(self.grace, "grace")
+        object.__setattr__(self, "client_keys", _paths(self.client_keys))
+        for name in ("known_hosts", "config"):
+            if (path := getattr(self, name)) is not None:
+                of_type(path, name, (str, PathLike), f"{name}='~/.ssh/{name}'")  # type: ignore[arg-type]  # a union
+                object.__setattr__(self, name, fspath(path))
+
+    @property
+    def name(self) -> str:
+        """Name of the provider, as `--provider` takes it."""
+        return "ssh"
+
+    def create_provider(self) -> Provider:
+        """What lends the machines out."""
+        return _SSHProvider(self)
+
+
+def _paths(given: _Paths | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    paths = (given,) if isinstance(given, str | PathLike) else tuple(given)
+    for path in paths:
+        if not isinstance(path, str | PathLike):
+            raise SpecError(f"client_keys must hold paths of private keys, but it holds a {type(path).__name__}.")
+    return tuple(fspath(path) for path in paths)
+
+
+def _parse(text: str) -> tuple[str | None, str, int | None]:
+    """The user, host and port of "user@host:port"; an IPv6 address with a port is in brackets."""
+    user, _, place = text.strip().rpartition("@")
+    host, port = place, ""
+    if place.startswith("["):
+        host, _, rest = place[1:].partition("]")
+        port = rest.removeprefix(":") if rest else ""
+        wrong = bool(rest) and not rest.startswith(":")
+    else:
+        wrong = False
+        if place.count(":") == 1:
+            host, _, port = place.partition(":")
+    wrong = wrong or (":" in place and place.endswith(":")) or not host or host.startswith("-") or user.startswith("-")
+    wrong = wrong or any(each.isspace() for each in text.strip()) or (bool(port) and not 0 < _port(port) < 65536)
+    if wrong:
+        raise SpecError(f"hosts must name machines as 'host', 'user@host' or 'user@host:port', but it names {text!r}.")
+    return user or None, host, int(port) if port else None
+
+
+def _port(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+class _SSHProvider:
+    def __init__(self, settings: SSH) -> None:
+        self._settings = settings
+        self._free = deque(self._machine(number, host) for number, host in enumerate(settings.hosts, 1))
+        self._lent: dict[str, Instance] = {}
+
+    def _machine(self, number: int, text: str) -> Instance:
+        user, host, port = _parse(text)
+        settings = self._settings
+        access = SSHAccess(
+            host,
+            port,
+            user or settings.username,
+            _paths(settings.client_keys),
+            None if settings.known_hosts is None else fspath(settings.known_hosts),
+            config=None if settings.config is None else fspath(settings.config),
+            directory=settings.directory,
+            grace=settings.grace,
+            python=settings.python,
+        )
+        return Instance(f"ssh-{number}-{host}", "running", access, address=host, public_address=host)
+
+    async def offers(self) -> AsyncIterator[Offer]:
+        """The machines, at no price. What they are like, the spec says, or nobody."""
+        kind = InstanceType(f"{len(self._settings.hosts)} hosts", vcpus=0, memory_gb=0)
+        yield Offer("ssh", kind, on_demand_price=0.0, region="ssh")
+
+    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+        """Nothing but a look at whether there are enough machines."""
+        hosts, nodes = len(self._settings.hosts), spec.nodes.min
+        if nodes > hosts:
+            machines = "machine" if hosts == 1 else "machines"
+            raise SpecError(f"The pool wants {nodes} nodes, but hosts names {hosts} {machines}.")
+        notes = () if spec.region is None else ("Hosts are where they are; not acted on: region.",)
+        return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer, notes=notes)
+
+    async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
+        """Machines that are free, those that were given back last coming last: what was lost is tried last."""
+        if not self._free:
+            raise ProvisioningError(f"all {len(self._settings.hosts)} hosts are in use")
+        lent = [self._free.popleft() for _ in range(min(count, len(self._free)))]
+        self._lent.update((instance.id, instance) for instance in lent)
+        return cluster, lent
+
+    async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
+        """The machine, if it is lent out."""
+        return cluster, self._lent.get(instance_id)
+
+    async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
+        """Take machines back. They run on."""
+        for instance_id in instance_ids:
+            instance = self._lent.pop(instance_id, None)
+            if instance is not None:
+                self._free.append(instance)
+
+    async def teardown(self, cluster: Cluster) -> None:
+        """Nothing is left to remove."""

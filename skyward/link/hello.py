@@ -1,0 +1,37 @@
+"""What a worker says of itself once it listens."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Hello", "WorkerProcess"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Where a started worker is.
+
+    Attributes:
+        address: `host:port` that it listens on, as it has it itself.
+        bulk: `host:port` of its bulk path, to dial from here.
+        pid: its process, on its machine.
+        dial: `host:port` that reaches `address` from here.
+        machine: the address at which its machine was reached; "" where it is this one.
+    """
+
+    address: str
+    bulk: str
+    pid: int
+    dial: str
+    machine: str = ""
+
+
+class WorkerProcess(Protocol):
+    """A started worker."""
+
+    hello: Hello
+
+    async def exited(self) -> str:
+        """Why it ended, once it has."""
+
+    async def stop(self) -> None:
+        """End it, whatever it does. Twice does no harm."""

@@ -1,0 +1,188 @@
+"""The SSH link to one machine: commands, files and tunnels over one connection, made again whenever it breaks."""
+
+import asyncio
+import contextlib
+import logging
+import shlex
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from skyward.errors import NodeStartError
+from skyward.link.ssh_openssh import OpenSSH, openssh_here
+from skyward.link.ssh_transport import Completed, LinkError, Transport
+from skyward.provider import SSHAccess
+
+__all__ = ["SSHLink"]
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 2.0
+"""Seconds between attempts to connect again: doubled from the first to the longest."""
+
+_PORTS = 5
+"""Ports tried for a tunnel: another program may take one between our look and its use."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tunnel:
+    port: int
+    host: str
+    remote: int
+
+
+class SSHLink:
+    """The link. Lives on the library's loop.
+
+    A connection that breaks is made again, tunnels and all, on the same ports here; only after `access.grace` seconds
+    without one is the link lost.
+
+    Attributes:
+        lost: done, with the reason, once the machine is given up.
+    """
+
+    def __init__(self, access: SSHAccess, transport: Transport) -> None:
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._access = access
+        self._transport = transport
+        self._tunnels: list[_Tunnel] = []
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    @classmethod
+    async def open(cls, access: SSHAccess, within: float) -> Self:
+        """The link, connected. A machine that does not answer yet is tried again.
+
+        Raises:
+            NodeStartError: it did not answer `within` so many seconds, or refuses us, or is not who it should be.
+        """
+        pause = _FIRST_PAUSE
+        said = f"{access.target} cannot be reached"
+        try:
+            async with asyncio.timeout(within):
+                while True:
+                    try:
+                        return cls(access, await _connect(access))
+                    except LinkError as error:
+                        if error.final:
+                            raise NodeStartError(str(error)) from None
+                        said = str(error)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except TimeoutError:
+            raise NodeStartError(f"{said}; gave up after {within:.0f} s") from None
+
+    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+        """Run a command with `given` as its standard input. `on_line` takes each line that it prints, at once.
+
+        Raises:
+            LinkError: the connection broke before it ended, or the machine is lost.
+        """
+        return await (await self._connected()).run(command, given, on_line)
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Write a file, readable by the user alone, in a directory that is there. It is never there in part.
+
+        Raises:
+            LinkError: the connection broke, or the file could not be written.
+        """
+        name = shlex.quote(path)
+        script = f"umask 077; cat >{name}.part && mv -f {name}.part {name}"
+        done = await self.run(f"sh -c {shlex.quote(script)}", data)
+        if done.status:
+            raise LinkError(f"{path} could not be written on {self._access.target}: {done.err.strip()}")
+
+    async def tunnel(self, host: str, remote: int) -> str:
+        """Where to connect here, as `host:port`, to reach a port that the machine reaches. It stays the same.
+
+        Raises:
+            LinkError: the connection broke, or no port could be had.
+        """
+        transport = await self._connected()
+        for left in reversed(range(_PORTS)):
+            tunnel = _Tunnel(_free_port(), host, remote)
+            try:
+                await transport.forward(tunnel.port, host, remote)
+            except LinkError:
+                if not left or transport.broken.done():
+                    raise
+            else:
+                break
+        self._tunnels.append(tunnel)
+        return f"127.0.0.1:{tunnel.port}"
+
+    async def _connected(self) -> Transport:
+        await self._settled.wait()
+        if self.lost.done():
+            raise LinkError(self.lost.result(), final=True)
+        return self._transport
+
+    def _lose(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(reason)
+        self._settled.set()
+
+    async def _keep(self) -> None:
+        """Connect again whenever the connection breaks, until it is out for longer than the grace."""
+        loop = asyncio.get_running_loop()
+        while True:
+            reason = await asyncio.shield(self._transport.broken)
+            self._settled.clear()
+            since = loop.time()
+            _logger.info("the connection to %s broke (%s); connecting again", self._access.target, reason)
+            await self._transport.close()
+            try:
+                async with asyncio.timeout(self._access.grace):
+                    self._transport = await self._again()
+            except TimeoutError:
+                grace = f"{self._access.grace:g} s"
+                self._lose(f"its SSH connection broke ({reason}) and could not be made again within {grace}")
+                return
+            except LinkError as error:
+                self._lose(str(error))
+                return
+            _logger.info("connected to %s again after %.1f s", self._access.target, loop.time() - since)
+            self._settled.set()
+
+    async def _again(self) -> Transport:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                transport = await _connect(self._access)
+                try:
+                    for tunnel in self._tunnels:
+                        await transport.forward(tunnel.port, tunnel.host, tunnel.remote)
+                except BaseException:
+                    await transport.close()
+                    raise
+            except LinkError as error:
+                if error.final:
+                    raise
+            else:
+                return transport
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """End the connection and its tunnels. Twice does no harm."""
+        self._keeping.cancel()
+        await asyncio.wait([self._keeping])
+        self._lose("the connection was closed")
+        with contextlib.suppress(LinkError):
+            await self._transport.close()
+
+
+async def _connect(access: SSHAccess) -> Transport:
+    if openssh_here():
+        return await OpenSSH.connect(access)
+    raise LinkError("there is no `ssh` command here; install OpenSSH's client", final=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,1 @@
+"""Real machines over SSH, on this host."""

@@ -1,0 +1,79 @@
+"""Networks of real machines for the tests of this tier."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import skyward as sky
+from tests.machines.machine import Network, why_not
+
+type Wait = Callable[[Callable[[], object], str], None]
+
+
+def _refuse() -> None:
+    """Skip, saying why, where no machine can be made; fail where they must be (`SKYWARD_MACHINES=required`)."""
+    if reason := why_not():
+        if os.environ.get("SKYWARD_MACHINES") == "required":
+            pytest.fail(f"SKYWARD_MACHINES=required, but {reason}", pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """A bridge with no machine on it yet; all that the test adds is removed after it."""
+    _refuse()
+    network = Network()
+    try:
+        yield network
+    finally:
+        network.close()
+
+
+@pytest.fixture(scope="module")
+def shared_network() -> Iterator[Network]:
+    """A bridge with two machines, for the tests of a module that leave them as they were."""
+    _refuse()
+    network = Network()
+    try:
+        network.add()
+        network.add()
+        yield network
+    finally:
+        network.close()
+
+
+def hosts(network: Network, *, grace: float = 30.0) -> sky.SSH:
+    """The machines of a network as a provider: with the environment of these tests, which they show as it is."""
+    return sky.SSH(
+        hosts=[machine.address for machine in network.machines],
+        username="root",
+        client_keys=network.key,
+        known_hosts=network.known_hosts(*network.machines),
+        config="none",
+        grace=grace,
+        python=sys.executable,
+    )
+
+
+@pytest.fixture(scope="module")
+def pool(shared_network: Network) -> Iterator[sky.Compute]:
+    """Two nodes, each on a machine of its own."""
+    with sky.Compute(provider=hosts(shared_network), nodes=2) as compute:
+        yield compute
+
+
+@pytest.fixture
+def wait_for() -> Wait:
+    """Wait until a condition holds; fails saying what was waited for."""
+
+    def wait(condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + 40
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"waited 40 s for {what}")
+            time.sleep(0.01)
+
+    return wait

@@ -1,0 +1,286 @@
+"""Real machines for tests: each has its own address, process tree, hostname, throw-away disk, and sshd as its first
+process. Needs root, iproute2 and openssh-server.
+
+A machine is a set of kernel namespaces over an overlay of `/`, so it comes up in a fraction of a second, and shows the
+files of this host as they are: a virtual environment of ours is there too. All of it is gone when its first process is;
+what then remains is the bridge of the run, which `Network.close` removes. A run that was killed is swept by the next.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Machine", "Network", "why_not"]
+
+STATE = Path("/run/skyward-test-machines")
+_READY_WITHIN = 20.0
+
+_INIT = """
+set -e
+read -r go
+mount -t tmpfs -o size=2g tmpfs {state}
+mkdir {state}/upper {state}/work {state}/root
+mount -t overlay overlay -o lowerdir=/,upperdir={state}/upper,workdir={state}/work {state}/root
+cd {state}/root
+mount -t proc proc proc
+mount -t tmpfs tmpfs run && mkdir run/sshd
+mount -t tmpfs tmpfs tmp && chmod 1777 tmp
+mount -t tmpfs -o mode=755 tmpfs dev
+for x in null zero full random urandom tty; do touch dev/$x; mount --bind /dev/$x dev/$x; done
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+mount -t tmpfs tmpfs dev/shm
+ln -s /proc/self/fd dev/fd
+rm -rf root/.ssh root/.skyward && mkdir -m 700 root/.ssh
+printf '%s\\n' '{public_key}' > root/.ssh/authorized_keys
+hostname {name}
+echo '127.0.0.1 localhost {name}' > etc/hosts
+rm -f etc/ssh/ssh_host_*
+install -m 600 /dev/null etc/ssh/ssh_host_ed25519_key
+cat > etc/ssh/ssh_host_ed25519_key <<'END'
+{host_key}END
+mkdir .old
+pivot_root . .old
+umount -l /.old
+exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \\
+  /usr/sbin/sshd -D -e -f /dev/null -o HostKey=/etc/ssh/ssh_host_ed25519_key -o PermitRootLogin=prohibit-password \\
+  -o PasswordAuthentication=no -o UsePAM=no -o StrictModes=no -o MaxStartups=100:30:200 \\
+  -o PidFile=none -o 'Subsystem=sftp internal-sftp'
+"""
+
+
+def why_not() -> str:
+    """Why no machine can be made here; "" where one can."""
+    if os.geteuid() != 0:
+        return "machines need root"
+    wanted = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "unshare": "util-linux"}
+    missing = [package for command, package in wanted.items() if not shutil.which(command)]
+    return f"machines need {', '.join(missing)}" if missing else ""
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def make_key(path: Path) -> str:
+    """A new ed25519 key in `path`; the public one, as a line."""
+    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path))
+    return path.with_name(f"{path.name}.pub").read_text().strip()
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine.
+
+    Attributes:
+        name: its hostname.
+        address: where its sshd listens, at port 22.
+        host_key: the public one, as a line.
+    """
+
+    network: "Network"
+    number: int
+    name: str
+    address: str
+    host_key: str = ""
+    _private_key: str = ""
+    _link: str = ""
+    _process: subprocess.Popen[str] | None = None
+
+    def boot(self) -> None:
+        """Start it, with a blank disk. Its host key stays the same from boot to boot."""
+        state = self.network.state / self.name
+        state.mkdir(exist_ok=True)
+        if not self._private_key:
+            self.renew_host_key()
+        init = _INIT.format(state=state, name=self.name, public_key=self.network.public_key, host_key=self._private_key)
+        with (self.network.state / f"{self.name}.log").open("w") as log:
+            self._process = subprocess.Popen(
+                ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", init],
+                stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, start_new_session=True,
+            )  # fmt: skip  # one option a line would hide the command
+        self._connect()
+        assert self._process.stdin is not None
+        with self._process.stdin as stdin:
+            stdin.write("go\n")
+        self._wait()
+
+    def renew_host_key(self) -> None:
+        """Be another machine from the next boot on."""
+        path = self.network.state / f"{self.name}-{secrets.token_hex(2)}"
+        self.host_key = make_key(path)
+        self._private_key = path.read_text()
+
+    def _connect(self) -> None:
+        """Give it its end of a cable to the bridge."""
+        assert self._process is not None
+        self._link = f"{self.network.name}-{self.number}-{secrets.token_hex(1)}"
+        inside = ("nsenter", "--target", str(self._process.pid), "--net", "ip")
+        deadline = time.monotonic() + _READY_WITHIN
+        while os.stat(f"/proc/{self._process.pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} has no network of its own")
+            time.sleep(0.002)
+        _run("ip", "link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", str(self._process.pid))
+        _run("ip", "link", "set", self._link, "master", self.network.name, "up")
+        _run(*inside, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        _run(*inside, "link", "set", "eth0", "up")
+        _run(*inside, "link", "set", "lo", "up")
+        _run(*inside, "route", "add", "default", "via", self.network.address)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _READY_WITHIN
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=1) as connection:
+                if connection.recv(4) == b"SSH-":
+                    return
+            if time.monotonic() > deadline or (self._process is not None and self._process.poll() is not None):
+                raise RuntimeError(f"{self.name} did not come up: {self.log()}")
+            time.sleep(0.01)
+
+    def log(self) -> str:
+        """What its start and its sshd had to say."""
+        return (self.network.state / f"{self.name}.log").read_text()
+
+    def pids(self) -> list[int]:
+        """Every process in it, by the numbers they have out here, the first process first."""
+        if self._process is None or self._process.poll() is not None:
+            return []
+        mine = os.readlink("/proc/self/ns/pid")
+        return [pid for pid, space in _namespaces() if space != mine and self._owns(space)]
+
+    def _owns(self, space: str) -> bool:
+        assert self._process is not None
+        try:
+            return os.readlink(f"/proc/{self._process.pid}/ns/pid_for_children") == space
+        except OSError:
+            return False
+
+    def cut(self) -> None:
+        """Pull its cable."""
+        _run("ip", "link", "set", self._link, "down")
+
+    def mend(self) -> None:
+        """Put it back."""
+        _run("ip", "link", "set", self._link, "up")
+
+    def freeze(self) -> None:
+        """Stop every process in it."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill_sessions(self) -> None:
+        """Kill the sshd processes of its open connections; the one that listens goes on."""
+        for pid in self.pids()[1:]:
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text().startswith("sshd"):
+                    os.kill(pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Power it off: nobody is told anything. Twice does no harm."""
+        if self._process is None:
+            return
+        with contextlib.suppress(RuntimeError):  # it is gone already
+            _run("ip", "link", "del", self._link)
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+
+@dataclass(slots=True)
+class Network:
+    """A bridge, with an address of its own here, and the machines on it."""
+
+    name: str = field(default_factory=lambda: f"sky{secrets.token_hex(3)}")
+    machines: list[Machine] = field(default_factory=list)
+    state: Path = field(init=False)
+    key: Path = field(init=False)
+    public_key: str = field(init=False)
+    subnet: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        sweep()
+        self.state = STATE / f"{self.name}-{os.getpid()}"
+        self.state.mkdir(parents=True, mode=0o700)
+        self.key = self.state / "key"
+        self.public_key = make_key(self.key)
+        taken = _run("ip", "-4", "route")
+        while True:
+            self.subnet = f"10.{64 + secrets.randbelow(128)}.{secrets.randbelow(256)}"
+            if f"{self.subnet}." not in taken:
+                break
+        _run("ip", "link", "add", self.name, "type", "bridge")
+        _run("ip", "addr", "add", f"{self.address}/24", "dev", self.name)
+        _run("ip", "link", "set", self.name, "up")
+
+    @property
+    def address(self) -> str:
+        """The address of this host on the bridge."""
+        return f"{self.subnet}.1"
+
+    def add(self) -> Machine:
+        """One more machine, up."""
+        number = len(self.machines) + 1
+        machine = Machine(self, number, f"{self.name}-n{number}", f"{self.subnet}.{100 + number}")
+        self.machines.append(machine)
+        machine.boot()
+        return machine
+
+    def known_hosts(self, *machines: Machine) -> Path:
+        """A file that has the host keys of those machines, by their addresses."""
+        path = self.state / f"known-{secrets.token_hex(3)}"
+        path.write_text("".join(f"{machine.address} {machine.host_key}\n" for machine in machines))
+        return path
+
+    def close(self) -> None:
+        """Remove the machines and the bridge. Twice does no harm."""
+        for machine in self.machines:
+            machine.kill()
+        with contextlib.suppress(RuntimeError):  # it is gone already
+            _run("ip", "link", "del", self.name)
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+def sweep() -> None:
+    """Remove what runs left behind that were killed."""
+    for state in STATE.glob("*-*"):
+        name, _, owner = state.name.rpartition("-")
+        if Path(f"/proc/{owner}").exists():
+            continue
+        for pid, _ in _namespaces():
+            with contextlib.suppress(OSError):
+                if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(RuntimeError):
+            _run("ip", "link", "del", name)
+        shutil.rmtree(state, ignore_errors=True)
+
+
+def _namespaces() -> Iterator[tuple[int, str]]:
+    """Every process of this host with its process namespace, in the order of their numbers."""
+    for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        with contextlib.suppress(OSError):
+            yield pid, os.readlink(f"/proc/{pid}/ns/pid")

@@ -1,0 +1,85 @@
+"""A pool on machines over SSH does what a pool on local nodes does."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import skyward as sky
+from tests.machines.conftest import Wait, hosts
+from tests.machines.machine import Network
+
+pytestmark = pytest.mark.machines
+
+
+@sky.function
+def hostname() -> str:
+    print(f"this is node {sky.instance_info().node}")
+    return socket.gethostname()
+
+
+@sky.function
+def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    return data * 2
+
+
+@sky.function
+def count(n: int) -> Iterator[int]:
+    yield from range(n)
+
+
+@sky.function
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def test_functions_run_on_the_machines(pool: sky.Compute, shared_network: Network) -> None:
+    assert sorted(hostname() @ pool) == [machine.name for machine in shared_network.machines]
+
+
+def test_output_comes_home(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    hostname() @ pool
+    said = capsys.readouterr().out
+    assert "this is node 0" in said
+    assert "this is node 1" in said
+
+
+def test_large_buffers_take_the_tunnel_both_ways(pool: sky.Compute) -> None:
+    data = np.random.default_rng(0).integers(0, 100, 20_000_000, dtype=np.uint8)
+    assert np.array_equal(doubled(data) >> pool, data * 2)
+
+
+def test_streams(pool: sky.Compute) -> None:
+    assert list(count(10_000) >> pool) == list(range(10_000))
+
+
+def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_network: Network) -> None:
+    @sky.function
+    def peers() -> list[str]:
+        return [peer.private_ip for peer in sky.instance_info().peers]
+
+    assert peers() @ pool == [[machine.address for machine in shared_network.machines]] * 2
+
+
+def test_no_secret_is_left_in_the_environment_of_tasks(pool: sky.Compute) -> None:
+    assert "SKYWARD_TOKEN" not in environment() >> pool
+
+
+def test_a_closed_pool_leaves_the_machines_as_they_were(network: Network, wait_for: Wait) -> None:
+    machine = network.add()
+    with sky.Compute(provider=hosts(network), nodes=1) as pool:
+        assert hostname() >> pool == machine.name
+        inside = Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes")
+        assert len(list(inside.iterdir())) == 1
+    assert not list(inside.iterdir())
+    wait_for(lambda: len(machine.pids()) == 1, "all but the listening sshd to end")
+
+
+def test_more_nodes_than_hosts(network: Network) -> None:
+    network.add()
+    with pytest.raises(sky.SpecError, match=r"^The pool wants 2 nodes, but hosts names 1 machine\.$"):
+        sky.Compute(provider=hosts(network), nodes=2).open()
