@@ -7,12 +7,16 @@ the next bytecode, so a blocking call ends first.
 import ctypes
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
 from skyward.worker.execute import Interrupted, Reason
 
 __all__ = ["ThreadGuard"]
+
+_APART = 0.05
+"""Seconds between two interrupts: the guard may be closing because of the first, and bears one on its way out."""
 
 
 class ThreadGuard:
@@ -24,23 +28,30 @@ class ThreadGuard:
         self._is_main = threading.current_thread() is threading.main_thread()
         self._lock = threading.Lock()
         self._open = False
+        self._last = 0.0
         if self._is_main:
             signal.signal(signal.SIGINT, self._on_signal)
 
     def run[T](self, call: Callable[[], T]) -> T:
         """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it."""
-        self._open = True
+        self._last = 0.0
         try:
-            return call()
-        finally:
-            self._leave()
+            try:
+                self._open = True
+                return call()
+            finally:
+                self._leave()
+        except Interrupted:
+            self._leave()  # it may have come as the guard was about to close
+            raise
 
     def interrupt(self, reason: Reason) -> None:
-        """Raise `Interrupted` in the user's code, if any runs."""
+        """Raise `Interrupted` in the user's code, if any runs; not again at once, so whoever insists calls again."""
         with self._lock:
-            if not self._open:
+            now = time.monotonic()
+            if not self._open or now - self._last < _APART:
                 return
-            self.reason = reason
+            self._last, self.reason = now, reason
             if self._is_main:
                 signal.pthread_kill(self._thread, signal.SIGINT)
             else:
