@@ -19,6 +19,7 @@ from skyward.control.requesting import Limits
 from skyward.control.tasks import TaskManager
 from skyward.control.view import View
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot
+from skyward.specs.needs import Needs
 
 __all__ = ["ControlPlane", "PlaneSettings"]
 
@@ -189,6 +190,8 @@ class ControlPlane:
     def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[Effect]) -> None:
         if again:
             self._do_task(tasks.NodeLost(rank, f"node {rank} died: {reason}"), now, effects)
+        elif self._evicted:
+            self._do_task(tasks.NodeRemoved(rank, self.failure, "unfunded"), now, effects)
         else:
             self._do_task(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
 
@@ -212,6 +215,11 @@ class ControlPlane:
             return self.reconciler.empty
         needed = sum(map(self._threshold, self.groups.values()))
         return sum(self.desired.values()) - given_up < needed
+
+    def _hopeless_shapes(self) -> frozenset[Needs]:
+        """The shapes that wait and that fit only groups of which no node can be had."""
+        able = [group for group in self.groups.values() if self.reconciler.can_have(group.name)]
+        return frozenset(needs for needs in self.tasks.shapes() if not any(group.can_hold(needs) for group in able))
 
     # How many.
 
@@ -338,8 +346,8 @@ class ControlPlane:
             effects.append(Ready())
         if self.broke and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
-        elif self.ready and self.hopeless and self.tasks.waiting:
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure), now))
+        elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now))
         elif isinstance(message, Tick):
             pass  # new tasks are looked at, and time when it is due
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:

@@ -93,6 +93,10 @@ class Reconciler:
         """Whether no node is up, coming or going."""
         return not self.book.machines
 
+    def can_have(self, group: str) -> bool:
+        """Whether a node of the group is up, coming or going, or was not given up."""
+        return group not in self._given_up.values() or any(machine.group == group for machine in self.book)
+
     def effective(self, group: str) -> int:
         """Nodes that take tasks, or will."""
         return self.book.count(group, "active") + self.book.count(group, "booting")
@@ -228,6 +232,7 @@ class Reconciler:
         if machine is not None and machine.state == "TERMINATING":
             self.book.move(machine, "TERMINATED", now)
             self.book.forget(machine)
+        if number not in self.book.machines:
             self.ledger.shut(number, now)
 
     def _terminate(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
@@ -247,8 +252,10 @@ class Reconciler:
 
     def _stray(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
         """Take a machine out of the book that should not be there, and see that it is not: a request that failed, or
-        was not answered, may have been carried out."""
-        self._drop(machine, reason, now, effects)
+        was not answered, may have been carried out, and costs until it is known to be gone."""
+        self._leave(machine, reason, now, effects)
+        self.book.forget(machine)
+        self.ledger.bill(machine.id, now)
         self._strays[machine.id] = now
         effects.append(Terminate(machine.id, reason))
 
@@ -269,8 +276,9 @@ class Reconciler:
                     self._check_request(machine, now, effects)
                 case "INSTALLING" if stayed > limits.boot:
                     self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
-                case "STOP_REQUESTED" if stayed > limits.drain:
-                    self._reactivate(machine, f"it was not empty within {limits.drain:g} s", now, effects)
+                case "STOP_REQUESTED" if stayed > limits.drain:  # it is kept only if it is wanted again
+                    machine.since = now
+                    effects.append(Drain(machine.rank))
                 case "TERMINATING" if stayed > limits.terminate:
                     self.book.move(machine, "TERMINATION_FAILED", now)
                     self.book.move(machine, "TERMINATING", now)

@@ -33,7 +33,7 @@ class Limits:
     request: float = 300.0
     boot: float = 600.0
     drain: float = 300.0
-    terminate: float = 300.0
+    terminate: float = 60.0
     upscaling_speed: float | None = None
     concurrent_launches: int = 100
     first_pause: float = FIRST_PAUSE

@@ -88,10 +88,11 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """No node will have this rank again for now: it was scaled away, or cannot be started."""
+    """No node will have this rank again for now: it was scaled away, cannot be started, or cannot be paid any more."""
 
     rank: int
     reason: str
+    outcome: Literal["lost", "unfunded"] = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +128,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """What waits will find no node any more: none can be had, or none can be paid."""
+    """What waits will find no node any more: none can be had, or none can be paid. `shapes`: only what needs these."""
 
     reason: str
     outcome: Literal["abandoned", "unfunded"] = "abandoned"
+    shapes: frozenset[Needs] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,11 @@ class TaskManager:
         demands = [Demand(count, needs) for needs, count in self._waiting.counts()]
         return (*demands, Demand(surplus)) if surplus else tuple(demands)
 
+    def shapes(self) -> set[Needs]:
+        """The shapes of what waits for a node, broadcasts that have found none among it."""
+        empty = {each.needs for each in self._broadcasts.values() if not each.members}
+        return {*self._waiting.shapes(), *empty}
+
     def idle_for(self, now: float) -> float:
         """Seconds since it last had a task; 0 while it has one."""
         return 0.0 if self._tasks or self.idle_since is None else now - self.idle_since
@@ -183,10 +188,10 @@ class TaskManager:
             case NodeLost(rank, reason):
                 self._lose(rank, reason, effects)
                 self._take_from_broadcasts(rank)
-            case NodeRemoved(rank, reason):
-                self._lose(rank, reason, effects)
+            case NodeRemoved(rank, reason, outcome):
+                self._lose(rank, reason, effects, outcome)
                 for task in self._waiting.drop_pinned(rank):
-                    self._settle(task, "lost", reason, effects)
+                    self._settle(task, outcome, reason, effects)
                 self._take_from_broadcasts(rank)
             case Started(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -200,12 +205,14 @@ class TaskManager:
                 self._end(message, now, effects)
             case Cancel(tasks):
                 self._cancel(tasks, effects)
-            case Abandon(reason, outcome):
-                waiting = {task for task, record in self._tasks.items() if record.node is None}
+            case Abandon(reason, outcome, shapes):
+                unsent = ((task, record.needs) for task, record in self._tasks.items() if record.node is None)
+                waiting = {task for task, needs in unsent if shapes is None or needs in shapes}
                 self._settle_waiting(waiting, outcome, reason, effects)
-                for broadcast in [number for number, each in self._broadcasts.items() if not each.members]:
-                    del self._broadcasts[broadcast]
-                    effects.append(BroadcastEnded(broadcast))
+                for broadcast in [n for n, each in self._broadcasts.items() if not each.members]:
+                    if shapes is None or self._broadcasts[broadcast].needs in shapes:
+                        del self._broadcasts[broadcast]
+                        effects.append(BroadcastEnded(broadcast))
             case Tick():
                 self._recall(now, effects)
         self._dispatch(now, effects)
@@ -265,7 +272,7 @@ class TaskManager:
             self._table.retire(rank)
             self._recall_surplus(rank, self._table.nodes[rank], len(self._tasks), effects)
 
-    def _lose(self, rank: int, reason: str, effects: list[Effect]) -> None:
+    def _lose(self, rank: int, reason: str, effects: list[Effect], outcome: Outcome = "lost") -> None:
         node = self._table.remove(rank)
         if node is None:
             return
@@ -277,8 +284,8 @@ class TaskManager:
             record.losses += ran
             if record.cancelled:
                 self._settle(task, "cancelled", reason, effects)
-            elif (ran and not record.replayable) or record.losses > self.retries:
-                self._settle(task, "lost", reason, effects)
+            elif outcome != "lost" or (ran and not record.replayable) or record.losses > self.retries:
+                self._settle(task, outcome, reason, effects)
             else:
                 again.append(task)
         for task in reversed(again):

@@ -60,6 +60,7 @@ class Invariants:
         self._scenario = scenario
         self._history: deque[tuple[float, Message, list[Effect]]] = deque(maxlen=HISTORY)
         self._settled: set[int] = set()
+        self._lied = False
         self._told_to_go: dict[int, float] = {}
         self._drained_heads: set[int] = set()
 
@@ -130,14 +131,15 @@ class Invariants:
         if asked and committed > ledger.budget + _FINE:
             yield "spend <= budget", f"machines were asked for with ${committed:.4f} committed of ${ledger.budget:.4f}"
         actual = runner.cloud.cost()
-        if self._scenario.faults.slow_terminate <= 2 and self._honest() and actual > ledger.budget + _FINE:
+        if self._scenario.faults.slow_terminate <= 2 and self._honest(runner) and actual > ledger.budget + _FINE:
             yield "spend <= budget", f"${actual:.4f} spent of ${ledger.budget:.4f}"
 
-    def _honest(self) -> bool:
-        """Whether the cloud does what it says, so that what is spent is what the ledger knows."""
-        faults = self._scenario.faults
-        lies = (faults.lost_replies, faults.lost_terminates, faults.phantoms, faults.reordered)
-        return not any(lies) and not any(act.kind == "fund" for act in self._scenario.acts)
+    def _honest(self, runner: "Runner") -> bool:
+        """Whether the cloud has always done what it said, so that what is spent is what the ledger knows."""
+        for faults in (self._scenario.faults, runner.cloud.faults):
+            lies = (faults.lost_replies, faults.lost_terminates, faults.phantoms, faults.reordered)
+            self._lied = self._lied or any(lies)
+        return not self._lied and not any(act.kind == "fund" for act in self._scenario.acts)
 
     def _tasks_end_once(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
         draining = {m.rank for m in runner.plane.reconciler.book if m.state == "STOP_REQUESTED"}

@@ -6,9 +6,10 @@ import pytest
 
 from skyward.control import machine_messages as machines
 from skyward.control.places import Place
-from skyward.control.plane_messages import Open
+from skyward.control.plane_messages import Open, Resize
 from skyward.control.requesting import Limits
 from skyward.scaling.snapshot import Group
+from skyward.specs.needs import Needs
 from tests.unit.plane_world import World
 
 pytestmark = pytest.mark.unit
@@ -129,3 +130,32 @@ def test_messages_that_come_twice_or_late_change_nothing() -> None:
         if not isinstance(message, machines.Failed):
             assert not world.tell(message)
             assert world.plane.reconciler.book.machines[machine].state == before
+
+
+def test_tasks_that_only_a_failed_group_could_hold_end_and_the_others_go_on() -> None:
+    gpu = Needs({"GPU": 1})
+    world = World(Group("cpu", 1, 1), Group("gpu", 0, 1, resources={"GPU": 1})).open()
+    (on_gpu,) = world.submit(needs=gpu)
+    world.wait(0.1)
+    for _ in range(3):
+        world.allocate()
+        for machine in tuple(world.installing):
+            del world.installing[machine]
+            world.tell(machines.Failed(machine, "no driver"))
+        world.bury()
+        world.wait(20)
+    assert world.settled == {on_gpu: "abandoned"}
+    assert world.reasons[on_gpu].endswith("no driver")
+    (plain,) = world.submit()
+    world.finish()
+    assert world.settled[plain] == "value"
+
+
+def test_a_drain_past_its_deadline_goes_on_and_gets_no_new_task() -> None:
+    world = World(Group("default", 2, 2), limits=Limits(drain=30)).open()
+    first, second = world.submit(2)
+    world.tell(Resize({"default": (1, 1)}))
+    world.submit(3)
+    world.wait(100)
+    assert world.state_of(1) == "draining"
+    assert sorted(world.sent) == [first, second]
