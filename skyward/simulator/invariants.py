@@ -167,10 +167,12 @@ class Invariants:
         all_go = runner.closing or plane.broke or not any(plane.desired.values())
         for effect in effects:
             match effect:
-                case machines.Drain(0):
+                case machines.Drain(0) if (head := runner.at_rank[0].machine) not in self._drained_heads:
                     if not all_go:
                         yield "node 0 stays", f"node 0 is drained while {dict(plane.desired)} nodes are wanted"
-                    self._drained_heads.add(runner.at_rank[0].machine)
+                    self._drained_heads.add(head)
+                case machines.Activate(number, 0):
+                    self._drained_heads.discard(number)
                 case machines.Terminate(number) if (worker := runner.workers.get(number)) is not None:
                     lost = number in runner.told_lost or not worker.alive
                     if worker.holds and not lost and not runner.closing and not plane.broke:
