@@ -97,7 +97,7 @@ class SSHWorker:
 
     async def stop(self) -> None:
         """End it and every process of its session. Twice does no harm."""
-        script = f"kill -KILL -- -{self.hello.pid} 2>/dev/null\nrm -rf {shlex.quote(self._node)}\n"
+        script = f"kill -KILL -{self.hello.pid} 2>/dev/null\nrm -rf {shlex.quote(self._node)}\n"
         try:
             if not self._link.lost.done():
                 async with asyncio.timeout(_STOP_WITHIN):
