@@ -1,0 +1,270 @@
+"""Both ends of streams at the client: order, ends and errors, and never more under way than a window."""
+
+import gc
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skyward.control.streams import Feeder, RemoteIterator, StreamBuffer, feeder
+from skyward.wire.failure import Failure
+from skyward.wire.flow import WINDOW, cost
+from skyward.wire.messages import Blob, Payload
+from skyward.wire.payload import Outgoing, decode, encode, outgoing
+
+pytestmark = pytest.mark.unit
+
+SMALL = 16 * 1024
+"""Bytes that cost one unit of credit beside that of the element."""
+
+
+class Wires:
+    """A buffer, and what it says to its node."""
+
+    def __init__(self) -> None:
+        self.buffer = StreamBuffer()
+        self.granted: list[int] = []
+        self.stops = 0
+        self.buffer.connect(self.granted.append, self.fetch, self.stop)
+
+    def fetch(self, blob: Blob) -> memoryview:
+        return memoryview(encode(blob.key).payload.data)  # type: ignore[arg-type]  # it is small, so no blob again
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def arrive(self, *values: object) -> None:
+        self.buffer.arrive(tuple(encode(value).payload for value in values))
+
+
+@pytest.fixture
+def wires() -> Wires:
+    return Wires()
+
+
+# Elements that arrive.
+
+
+def test_elements_come_in_order_and_the_end_has_the_value_returned(wires: Wires) -> None:
+    wires.arrive(1, 2)
+    wires.arrive(3)
+    wires.buffer.finish(lambda: "returned")
+    stream = RemoteIterator(wires.buffer)
+    assert [next(stream), next(stream), next(stream)] == [1, 2, 3]
+    with pytest.raises(StopIteration) as end:
+        next(stream)
+    assert end.value.value == "returned"
+    with pytest.raises(StopIteration) as end:
+        next(stream)
+    assert end.value.value is None
+
+
+def test_an_error_comes_after_every_element_and_once(wires: Wires) -> None:
+    def fail() -> None:
+        raise LookupError("there")
+
+    wires.arrive(1)
+    wires.buffer.finish(fail)
+    stream = RemoteIterator(wires.buffer)
+    assert next(stream) == 1
+    with pytest.raises(LookupError, match="^there$"):
+        next(stream)
+    assert list(stream) == []
+
+
+def test_a_taker_waits_for_an_element_and_for_the_end(wires: Wires) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(wires.buffer.take)
+        wires.arrive("x")
+        assert taken.result(10) == "x"
+        rest = threads.submit(lambda: list(RemoteIterator(wires.buffer)))
+        wires.buffer.finish(lambda: None)
+        assert rest.result(10) == []
+
+
+def test_the_first_end_counts(wires: Wires) -> None:
+    wires.buffer.finish(lambda: "first")
+    wires.buffer.finish(lambda: "second")
+    wires.arrive("too late")
+    with pytest.raises(StopIteration) as end:
+        wires.buffer.take()
+    assert end.value.value == "first"
+
+
+def test_large_elements_are_fetched(wires: Wires) -> None:
+    wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
+    assert wires.buffer.take() == b"content"
+
+
+def test_closing_stops_the_task_once_and_drops_what_arrives(wires: Wires) -> None:
+    wires.arrive(1, 2)
+    with RemoteIterator(wires.buffer) as stream:
+        assert next(stream) == 1
+    stream.close()
+    wires.arrive(3)
+    wires.buffer.finish(lambda: "value")
+    assert list(stream) == []
+    assert wires.stops == 1
+
+
+def test_a_stream_that_ended_is_not_stopped(wires: Wires) -> None:
+    wires.buffer.finish(lambda: None)
+    RemoteIterator(wires.buffer).close()
+    assert wires.stops == 0
+
+
+def test_an_iterator_that_is_dropped_stops_its_task(wires: Wires) -> None:
+    stream = RemoteIterator(wires.buffer)
+    assert stream is not None
+    del stream
+    gc.collect()
+    assert wires.stops == 1
+
+
+@given(st.lists(st.sampled_from([0, SMALL, 100 * SMALL, 2 * WINDOW * SMALL]), max_size=60), st.randoms())
+@settings(deadline=None, max_examples=60)
+def test_no_more_is_under_way_than_a_window_and_nothing_is_stuck(sizes: list[int], random: Any) -> None:
+    """The other end sends as `Job.take_credit` lets it."""
+    wires = Wires()
+    payloads = [Payload(Blob(bytes([number]), size)) for number, size in enumerate(sizes)]
+    left, room, under_way = deque(payloads), WINDOW, 0
+    taken: list[bytes] = []
+    while len(taken) < len(payloads):
+        can_send = bool(left) and (room >= cost(left[0]) or room >= WINDOW)
+        if can_send and (random.random() < 0.8 or not under_way):
+            payload = left.popleft()
+            room -= cost(payload)
+            under_way += 1
+            wires.buffer.arrive((payload,))
+        else:
+            assert under_way, "the client has taken everything, and yet the node may send nothing"
+            taken.append(wires.buffer.take())
+            under_way -= 1
+        room += sum(wires.granted)
+        wires.granted.clear()
+        assert 0 <= room <= WINDOW
+    assert taken == [payload.data.key for payload in payloads if isinstance(payload.data, Blob)]
+    assert room == WINDOW
+
+
+# Iterators that feed a task.
+
+
+class Taker:
+    """Takes what a feeder reads, as the pool does."""
+
+    def __init__(self, source: Iterator[Any]) -> None:
+        self.feeder: Feeder = feeder(source)
+        self.ready = threading.Condition()
+        self.values: list[Any] = []
+        self.over = False
+        self.failure: Any = None
+        self.feeder.start(self._take)
+
+    def _take(self) -> None:
+        items, over, failure = self.feeder.take()
+        with self.ready:
+            self.values += [_value(item) for item in items]
+            self.over, self.failure = over, failure and _value(failure)
+            self.ready.notify_all()
+
+    def wait(self, *, count: int | None = None) -> None:
+        """Until it is over, or has read so many."""
+        with self.ready:
+            assert self.ready.wait_for(lambda: self.over or len(self.values) == count, 10)
+
+    def end(self) -> None:
+        self.feeder.stop()
+        thread = self.feeder._thread
+        assert thread is not None
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def _value(sent: Outgoing) -> Any:
+    return decode(sent.payload, lambda blob: sent.blobs[blob.key])
+
+
+def test_what_is_read_is_sent_in_order_to_the_end() -> None:
+    values = [1, 2.5, "x", True, None, [1], {"a": (2,)}, bytes(200_000)]
+    taker = Taker(iter(values))
+    taker.wait()
+    assert taker.values == values
+    assert [type(value) for value in taker.values] == [type(value) for value in values]
+    assert taker.failure is None
+    taker.end()
+
+
+def test_no_more_is_read_than_the_task_has_room_for() -> None:
+    read = []
+
+    def source() -> Iterator[int]:
+        for number in itertools.count():
+            read.append(number)
+            yield number
+
+    taker = Taker(source())
+    taker.wait(count=WINDOW)
+    taker.feeder.grant(10)
+    taker.wait(count=WINDOW + 10)
+    assert taker.values == list(range(WINDOW + 10))
+    taker.end()
+    assert len(read) <= WINDOW + 11  # one is in hand
+
+
+def test_an_element_larger_than_the_window_goes_alone() -> None:
+    large = outgoing(bytes(2 * WINDOW * SMALL), ()).payload
+    assert cost(large) == WINDOW
+    taker = Taker(iter([0, bytes(2 * WINDOW * SMALL), 2]))
+    taker.wait(count=1)
+    taker.feeder.grant(1)
+    taker.wait(count=2)
+    taker.feeder.grant(WINDOW)
+    taker.wait()
+    assert [type(value) for value in taker.values] == [int, bytes, int]
+    taker.end()
+
+
+def test_an_error_of_the_iterator_comes_after_what_it_gave() -> None:
+    def source() -> Iterator[int]:
+        yield 1
+        raise LookupError("no more")
+
+    taker = Taker(source())
+    taker.wait()
+    assert taker.values == [1]
+    assert isinstance(taker.failure, Failure)
+    error = taker.failure.rebuild()
+    assert (type(error), error.args) == (LookupError, ("no more",))
+    taker.end()
+
+
+def test_an_element_that_cannot_be_sent_ends_the_stream_and_is_named() -> None:
+    taker = Taker(iter([1, threading.Lock(), 3]))
+    taker.wait()
+    assert taker.values == [1]
+    assert "an element of the input stream cannot be sent to a node" in str(taker.failure.rebuild())
+    taker.end()
+
+
+def test_a_feeder_that_is_stopped_reads_no_further() -> None:
+    taker = Taker(iter(range(2 * WINDOW)))
+    taker.wait(count=WINDOW)
+    taker.end()
+    taker.feeder.grant(WINDOW)
+    assert (len(taker.values), taker.over) == (WINDOW, False)
+
+
+def test_a_feeder_reads_with_one_thread_however_often_it_is_started() -> None:
+    taker = Taker(iter([1]))
+    thread = taker.feeder._thread
+    taker.feeder.start(lambda: None)  # the task is sent to another node
+    assert taker.feeder._thread is thread
+    taker.wait()
+    taker.end()
