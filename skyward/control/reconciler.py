@@ -119,8 +119,10 @@ class Reconciler:
                     self._refused(number, reason, now, effects)
             case Joined(number):
                 self._joined(number, now, effects)
-            case Failed(number, reason) | Lost(number, reason):
+            case Failed(number, reason):
                 self._ended(number, reason, now, effects)
+            case Lost(number, reason):
+                self._ended(number, reason, now, effects, lost=True)
             case Emptied(rank):
                 if (machine := self.book.seated(rank, "STOP_REQUESTED")) is not None:
                     self.book.move(machine, "STOPPING", now)
@@ -207,8 +209,8 @@ class Reconciler:
             self._backoff.worked(machine.place)
         effects.append(Activate(number, machine.rank, machine.group))
 
-    def _ended(self, number: int, reason: str, now: float, effects: list[Effect]) -> None:
-        """A machine died, or did not become a node."""
+    def _ended(self, number: int, reason: str, now: float, effects: list[Effect], *, lost: bool = False) -> None:
+        """A machine did not become a node, or died: `lost`, which is no fault of its place or of what is installed."""
         machine = self.book.machines.get(number)
         match machine.state if machine is not None else None:
             case "REQUESTED":
@@ -216,7 +218,7 @@ class Reconciler:
             case "INSTALLING" if machine is not None:
                 self.book.move(machine, "INSTALL_FAILED", now, reason)
                 self._terminate(machine, reason, now, effects)
-                self._failures[machine.rank] = self._failures.get(machine.rank, 0) + 1
+                self._failures[machine.rank] = self._failures.get(machine.rank, 0) + (not lost)
                 if self._failures[machine.rank] >= self.limits.launches:
                     self._give_up(machine, reason, effects)
             case "RUNNING" | "STOP_REQUESTED" if machine is not None:
@@ -227,7 +229,7 @@ class Reconciler:
 
     def _gone(self, number: int, now: float, effects: list[Effect]) -> None:
         self._strays.pop(number, None)
-        self._ended(number, "its machine is gone", now, effects)
+        self._ended(number, "its machine is gone", now, effects, lost=True)
         machine = self.book.machines.get(number)
         if machine is not None and machine.state == "TERMINATING":
             self.book.move(machine, "TERMINATED", now)
