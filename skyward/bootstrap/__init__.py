@@ -1,0 +1,36 @@
+"""From an `Image` to an environment on a node that a worker can start in.
+
+A `Plan` is everything that a node needs. `script` is the text that makes it so, `bootstrap` drives that over whatever
+runs commands there, and `Mismatches` tells what differs from this process in the end.
+"""
+
+from skyward.bootstrap.compare import Mismatches, modules_in
+from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events
+from skyward.bootstrap.includes import Includes, collect
+from skyward.bootstrap.plan import Plan, PluginStep, client_settings
+from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
+from skyward.bootstrap.script import script
+from skyward.bootstrap.source import Source, find_source
+
+__all__ = [
+    "PHASES",
+    "BootstrapError",
+    "Executor",
+    "Facts",
+    "Includes",
+    "Mismatches",
+    "Phase",
+    "PhaseEvent",
+    "Plan",
+    "PluginStep",
+    "Ready",
+    "Source",
+    "bootstrap",
+    "client_settings",
+    "collect",
+    "find_source",
+    "modules_in",
+    "read_events",
+    "script",
+    "worker_environment",
+]

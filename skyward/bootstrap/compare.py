@@ -1,0 +1,118 @@
+"""What differs between this process and a node, for what a payload uses."""
+
+import pickle
+import pickletools
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+from skyward.bootstrap.events import Facts
+from skyward.bootstrap.names import normalised
+
+__all__ = ["Mismatches", "distributions_of", "modules_in"]
+
+_STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
+
+
+class Mismatches:
+    """Tells of each difference once.
+
+    Args:
+        facts: what the environment of the node is made of.
+        where: how a sentence names the node.
+        here: version by normalised name of what is installed here; found out where it is not given.
+    """
+
+    def __init__(self, facts: Facts, where: str = "the node", here: Mapping[str, str] | None = None) -> None:
+        self._facts = facts
+        self._where = where
+        self._here = here
+        self._told: set[str] = set()
+
+    def at_join(self) -> list[str]:
+        """One sentence if the node runs another minor version of Python."""
+        ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+        theirs = ".".join(self._facts.python.split(".")[:2])
+        if ours == theirs:
+            return []
+        return [
+            f"{self._where} runs Python {self._facts.python} and this process {_python()}: functions and classes "
+            f'defined here may not run there; leave Image(python="auto"), or use Python {theirs} here.'
+        ]
+
+    def of(self, modules: Iterable[str]) -> list[str]:
+        """One sentence for each distribution behind `modules` that the node lacks, or has in another minor version."""
+        return [sentence for name in distributions_of(modules) for sentence in self._of(name)]
+
+    def _of(self, name: str) -> Iterator[str]:
+        if name in self._told:
+            return
+        ours, theirs = self._version_here(name), self._facts.packages.get(name)
+        if ours is None or (theirs is not None and _line(ours) == _line(theirs)):
+            return
+        self._told.add(name)
+        if theirs is None:
+            yield f"{name} {ours} is used here and is not installed on {self._where}; add it with `--pip {name}`."
+        else:
+            fix = f"--pip {name}=={ours.partition('+')[0]}"
+            yield f"{self._where} has {name} {theirs} and this process {ours}; `{fix}` makes them the same."
+
+    def _version_here(self, name: str) -> str | None:
+        if self._here is not None:
+            return self._here.get(name)
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return None
+
+
+def modules_in(data: bytes | bytearray | memoryview) -> set[str]:
+    """The modules that a pickle refers to by name. Nothing is loaded; what is no pickle refers to none."""
+    modules: set[str] = set()
+    memo: dict[int, str | None] = {}
+    recent: list[str | None] = []
+    try:
+        for opcode, argument, _ in pickletools.genops(bytes(data)):
+            name = opcode.name
+            if name in _STRINGS:
+                recent.append(argument)
+            elif name == "MEMOIZE":
+                memo[len(memo)] = recent[-1] if recent else None
+                continue
+            elif name in ("BINGET", "LONG_BINGET", "GET"):
+                recent.append(memo.get(int(argument or 0)))
+            elif name == "GLOBAL":
+                modules.add(str(argument).partition(" ")[0])
+                recent.append(None)
+            elif name == "STACK_GLOBAL":
+                if len(recent) >= 2 and recent[-2]:
+                    modules.add(recent[-2])
+                recent.append(None)
+            else:
+                recent.append(None)
+            del recent[:-2]
+    except (ValueError, pickle.UnpicklingError):
+        pass
+    return modules
+
+
+def distributions_of(modules: Iterable[str]) -> list[str]:
+    """The normalised names of the distributions that bring `modules`, sorted. Modules of no distribution have none."""
+    known = _known()
+    tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
+    return sorted({normalised(name) for top in tops for name in known.get(top, ())})
+
+
+@cache
+def _known() -> Mapping[str, Sequence[str]]:
+    return packages_distributions()
+
+
+def _line(text: str) -> tuple[str, ...]:
+    """Major and minor version: what differs past them is taken for the same."""
+    return tuple(text.partition("+")[0].split(".")[:2])
+
+
+def _python() -> str:
+    return ".".join(map(str, sys.version_info[:3]))

@@ -1,0 +1,37 @@
+"""Run on the node, by its own interpreter, once its environment is made: sees that a worker can start, and says so.
+
+    python -m skyward.bootstrap.facts FILE HASH [VARIABLE ...]
+
+FILE then begins with HASH, and holds on its second line what `events.Facts` describes.
+"""
+
+import json
+import os
+import platform
+import sys
+from importlib import import_module
+from importlib.metadata import distributions
+from pathlib import Path
+
+from skyward.bootstrap.names import normalised
+
+__all__ = ["main"]
+
+
+def main(path: str, image_hash: str, *names: str) -> None:
+    """Write the file, whole or not at all."""
+    import_module("skyward.worker.__main__")
+    found = {normalised(each.name): each.version for each in distributions() if each.name}
+    facts = {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": dict(sorted(found.items())),
+        "variables": {name: os.environ[name] for name in names if name in os.environ},
+    }
+    part = Path(f"{path}.new")
+    part.write_text(f"{image_hash}\n{json.dumps(facts)}\n")
+    part.replace(path)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

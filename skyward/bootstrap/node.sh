@@ -1,0 +1,348 @@
+# From here on the text is the same for every environment; what differs is set above. Run without arguments it does
+# all phases, and says on standard output, one JSON object a line, how each of them goes; what their commands print is
+# in $root/logs. Run with the name of a phase it does that one. Run again, it goes on where it was cut.
+set -eu
+umask 022
+env=$root/envs/$image_hash
+state=$root/state/$image_hash
+logs=$root/logs/$image_hash
+
+# The time in hundredths of a second, into $clock.
+now() {
+  if read -r clock _ 2>/dev/null </proc/uptime; then
+    clock=${clock%.*}${clock#*.} clock=${clock#0} clock=${clock#0}
+  else
+    clock=$(date +%s)00
+  fi
+}
+
+# The last lines of standard input, as the inside of a JSON string.
+as_json() {
+  tr '\r\t' '\n ' | LC_ALL=C tr -d '\000-\010\013-\037\177' | tail -n 20 | tail -c 4000 | sed -e 's/[\\"]/\\&/g' |
+    sed -e ':a' -e '$!{' -e 'N' -e 'ba' -e '}' -e 's/\n/\\n/g'
+}
+
+within() {
+  seconds=$1
+  shift
+  if command -v timeout >/dev/null 2>&1; then timeout -k 10 "$seconds" "$@"; else "$@"; fi
+}
+
+ready() {
+  [ -x "$env/bin/python" ] && [ -f "$state/ready" ] && { read -r mark && read -r facts; } <"$state/ready" &&
+    [ "$mark" = "$image_hash" ]
+}
+
+tree_is_there() { [ -z "$tree" ] || [ -d "$root/trees/$tree" ]; }
+
+# What the client has to send first, one digest a line.
+needed() {
+  if [ -n "$wheel" ] && ! ready; then printf '%s\n' "$wheel"; fi
+  if ! tree_is_there; then manifest | cut -d ' ' -f 1; fi
+}
+
+missing() {
+  needed | while read -r digest; do
+    [ -f "$root/blobs/$digest" ] || printf '{"type":"missing","digest":"%s"}\n' "$digest"
+  done
+}
+
+# One bootstrap of an environment at a time. A cut one is waited for while its last command still runs. Descriptor 9
+# is the lock.
+lock() {
+  command -v flock >/dev/null 2>&1 || return 0
+  exec 9>"$state/lock"
+  flock -n 9 && return 0
+  printf '{"type":"waiting"}\n'
+  within "$timeout" flock 9
+}
+
+skipped() {
+  for name in "$@"; do printf '{"type":"phase","event":"skipped","phase":"%s"}\n' "$name"; done
+}
+
+run_phase() { within "$limit" sh "$0" "$name" >"$logs/$name" 2>&1 </dev/null; }
+
+# phase NAME SECONDS
+phase() {
+  name=$1 limit=$2
+  now
+  began=$clock left=$((timeout - (clock - begun) / 100)) status=0
+  [ "$limit" -le "$left" ] || limit=$left
+  [ "$limit" -ge 1 ] || limit=1
+  printf '{"type":"phase","event":"started","phase":"%s","deadline":%d}\n' "$name" "$limit"
+  case $name in
+    env | apt | plugins) run_phase 9>&- || status=$? ;; # these may start what stays, and must not keep the lock
+    *) run_phase || status=$? ;;
+  esac
+  now
+  took=$((clock - began))
+  elapsed=$(printf '%d.%02d' $((took / 100)) $((took % 100)))
+  if [ "$status" = 0 ]; then
+    printf '{"type":"phase","event":"completed","phase":"%s","elapsed":%s}\n' "$name" "$elapsed"
+    return 0
+  fi
+  late=false
+  [ "$took" -lt $((limit * 100)) ] || late=true
+  printf '{"type":"phase","event":"failed","phase":"%s","elapsed":%s,"status":%d,"late":%s,"deadline":%d,"error":"%s"}\n' \
+    "$name" "$elapsed" "$status" "$late" "$limit" "$(as_json <"$logs/$name")"
+  exit 1
+}
+
+bootstrap() {
+  now
+  begun=$clock
+  mkdir -p "$root/blobs" "$root/trees" "$root/envs" "$state" "$logs"
+  lacking=$(missing)
+  if [ -n "$lacking" ]; then
+    printf '%s\n' "$lacking"
+    exit 75
+  fi
+  ready || lock
+  if ready; then
+    skipped env apt uv deps skyward
+  else
+    phase env "$limit_env"
+    if [ -n "$apt$git" ]; then phase apt "$limit_apt"; else skipped apt; fi
+    phase uv "$limit_uv"
+    phase deps "$limit_deps"
+    phase skyward "$limit_skyward"
+  fi
+  if tree_is_there; then skipped includes; else phase includes "$limit_includes"; fi
+  if [ -n "$plugins" ]; then phase plugins "$limit_plugins"; else skipped plugins; fi
+  if ready; then skipped worker; else phase worker "$limit_worker"; fi
+  ready
+  printf '{"type":"ready","directory":"%s","facts":%s}\n' "$root" "$facts"
+}
+
+# compute NAME COMMAND: a variable whose value is what a command prints.
+compute() {
+  value=$(sh -c "$2") || {
+    echo "shell_vars: the command of $1 ended with status $?: $2"
+    exit 1
+  }
+  export "$1=$value"
+  printf "export %s='%s'\n" "$1" "$(printf '%s\n' "$value" | sed "s/'/'\\\\''/g")"
+}
+
+phase_env() {
+  umask 077
+  fixed_variables >"$state/environment.new"
+  # shellcheck source=/dev/null
+  . "$state/environment.new"
+  (computed_variables) >"$state/computed" || {
+    cat "$state/computed"
+    exit 1
+  }
+  cat "$state/computed" >>"$state/environment.new"
+  rm -f "$state/computed"
+  cmp -s "$state/environment.new" "$state/environment" || rm -f "$state/deps"
+  mv -f "$state/environment.new" "$state/environment"
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif sudo -n true 2>/dev/null; then
+    sudo -n "$@"
+  else
+    echo 'installing packages of the system needs root, or sudo without a password'
+    exit 1
+  fi
+}
+
+# Like the program, but waits while another holds the lock of the package system: machines often update as they boot.
+apt_get() {
+  until as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=30 "$@" >"$logs/apt-get" 2>&1; do
+    cat "$logs/apt-get"
+    grep -qE 'Could not get lock|Unable to (acquire|lock)' "$logs/apt-get" || return 1
+    sleep 1
+  done
+  cat "$logs/apt-get"
+}
+
+installed() {
+  for package in "$@"; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) in
+      *' ok installed') ;;
+      *) return 1 ;;
+    esac
+  done
+}
+
+install_packages() {
+  command -v apt-get >/dev/null 2>&1 || {
+    echo "this machine has no apt-get to install $* with"
+    return 1
+  }
+  if installed "$@"; then return 0; fi
+  as_root dpkg --configure -a || : # what was cut while it installed
+  apt_get update || echo 'going on with the lists of packages that are there'
+  apt_get install -y --no-install-recommends "$@"
+}
+
+phase_apt() {
+  set -f
+  if [ -n "$git" ] && ! command -v git >/dev/null 2>&1; then apt="$apt git"; fi
+  # shellcheck disable=SC2086  # a list of names
+  [ -z "$apt" ] || install_packages $apt
+}
+
+# A uv that is new enough, into $uv.
+find_uv() {
+  for uv in "$root/uv/bin/uv" "$(command -v uv || :)" "${HOME:-}/.local/bin/uv" "${HOME:-}/.cargo/bin/uv"; do
+    case $("$uv" --version 2>/dev/null || :) in
+      '' | 'uv 0.'[0-7].*) ;;
+      'uv '*) return 0 ;;
+    esac
+  done
+  return 1
+}
+
+# fetch_uv_with PYTHON
+fetch_uv_with() {
+  "$1" -c '' 2>/dev/null || return 1
+  rm -rf "$root/uv.new"
+  if "$1" -m venv "$root/uv.new" && "$root/uv.new/bin/python" -m pip install --disable-pip-version-check 'uv>=0.8'; then
+    :
+  else
+    rm -rf "$root/uv.new"
+    "$1" -m pip install --disable-pip-version-check --target "$root/uv.new" 'uv>=0.8' || return 1
+  fi
+  rm -rf "$root/uv"
+  mv "$root/uv.new" "$root/uv"
+}
+
+fetch_uv() {
+  fetch_uv_with "python${minor}" || fetch_uv_with python3 || {
+    install_packages python3-venv && fetch_uv_with python3
+  } || {
+    echo "uv is not here and could not be fetched: install uv on this machine, or python3 with python3-venv, and see that pip reaches its index"
+    exit 1
+  }
+  find_uv
+}
+
+# Prints the interpreter behind $1 if it is a CPython of the version that is wanted. A pyenv shim of a version that is
+# not switched on exists and fails, so it has to be run to know.
+usable() {
+  "$1" -c '
+import sys, sysconfig
+wanted = sys.argv[1].split(".")
+ok = [str(n) for n in sys.version_info[: len(wanted)]] == wanted and sys.implementation.name == "cpython"
+ok = ok and sys.version_info.releaselevel == "final" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+print(sys._base_executable) if ok else sys.exit(1)' "$python" 2>/dev/null
+}
+
+# Where a Python of the wanted version may be, one a line: on PATH, with us, with uv, with pyenv (whose root counts
+# also where only its shims are on PATH and HOME is another).
+candidates() {
+  printf '%s\n' "python$minor" "$root/python/cpython-$minor".*/bin/python3
+  printf '%s\n' "${XDG_DATA_HOME:-${HOME:-}/.local/share}/uv/python/cpython-$minor".*/bin/python3
+  {
+    printf '%s\n' "${PYENV_ROOT:-}" "${HOME:-}/.pyenv"
+    printf '%s\n' "$PATH" | tr ':' '\n' | sed -n 's,/shims/*$,,p'
+  } | while read -r pyenv; do printf '%s\n' "$pyenv/versions/$minor".*/bin/python3; done
+  printf '%s\n' python3 "/usr/local/bin/python$minor" "/usr/bin/python$minor"
+}
+
+find_python() {
+  candidates | while read -r candidate; do if usable "$candidate"; then break; fi; done >"$state/python"
+  [ -s "$state/python" ]
+}
+
+phase_uv() {
+  find_uv || fetch_uv
+  find_python && return 0
+  UV_PYTHON_INSTALL_DIR=$root/python "$uv" python install --no-bin "$python" || {
+    echo "Python $python is not on this machine, and uv could not fetch it: install it there, or ask for another with Image(python=...)"
+    exit 1
+  }
+  find_python
+}
+
+# Into the environment. uv has no variable for the --no-index of pip.
+install() {
+  if [ -n "${PIP_NO_INDEX:-}${UV_NO_INDEX:-}" ]; then set -- "$@" --no-index; fi
+  "$uv" pip install --python "$env/bin/python" "$@"
+}
+
+phase_deps() {
+  if [ -f "$state/deps" ] && [ -x "$env/bin/python" ]; then return 0; fi
+  find_uv
+  rm -f "$state/deps" "$state/skyward" "$state/ready"
+  rm -rf "$env" "$state/project"
+  "$uv" venv --quiet --python "$(cat "$state/python")" "$env"
+  mkdir "$state/project"
+  cd "$state/project"
+  (umask 077 && project >pyproject.toml && requirements >requirements.txt)
+  install -r pyproject.toml -r requirements.txt
+  : >"$state/deps"
+}
+
+phase_skyward() {
+  if [ -f "$state/skyward" ]; then return 0; fi
+  find_uv
+  if [ -n "$wheel" ]; then
+    cp "$root/blobs/$wheel" "$state/$wheel_name"
+    install --no-deps --offline --reinstall "$state/$wheel_name" || {
+      rm -f "$root/blobs/$wheel" # cut or spoilt: it is sent again
+      exit 1
+    }
+    rm -f "$state/$wheel_name"
+  else
+    install --no-deps --reinstall "$skyward"
+  fi
+  : >"$state/skyward"
+}
+
+phase_includes() {
+  manifest | "$env/bin/python" -P -m skyward.bootstrap.tree "$root" "$tree"
+}
+
+# plugin NAME COMMANDS
+plugin() {
+  echo "$1:"
+  sh -c "$2" || {
+    echo "the set-up of plugin $1 ended with status $?"
+    exit 1
+  }
+}
+
+phase_plugins() {
+  PATH=$env/bin:$PATH
+  export PATH
+  plugin_steps
+}
+
+phase_worker() {
+  set -f
+  # shellcheck disable=SC2086  # a list of names
+  (umask 077 && exec "$env/bin/python" -P -m skyward.bootstrap.facts "$state/ready" "$image_hash" $names)
+}
+
+# Where packages come from is for the machine, or for the client, to say. What pip is told counts for uv too.
+take_settings() {
+  settings
+  [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
+  [ -z "${PIP_EXTRA_INDEX_URL:-}" ] || export UV_INDEX="${UV_INDEX:-$PIP_EXTRA_INDEX_URL}"
+  [ -z "${PIP_FIND_LINKS:-}" ] ||
+    export UV_FIND_LINKS="${UV_FIND_LINKS:-$(printf '%s' "$PIP_FIND_LINKS" | tr -s ' ' ',')}"
+  export UV_NO_PROGRESS=1 UV_CACHE_DIR="${UV_CACHE_DIR:-$root/cache}"
+}
+
+main() {
+  if [ $# = 0 ]; then
+    bootstrap
+    return
+  fi
+  take_settings
+  if [ "$1" != env ] && [ -f "$state/environment" ]; then
+    # shellcheck source=/dev/null
+    . "$state/environment"
+  fi
+  "phase_$1"
+}
+
+main "$@"
+exit

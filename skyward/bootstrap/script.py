@@ -1,0 +1,147 @@
+"""The one script that makes the environment of a plan on a node."""
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+
+from skyward.bootstrap.events import PHASES, Phase
+from skyward.bootstrap.names import normalised, requirement_name
+from skyward.bootstrap.plan import Plan
+
+__all__ = ["GRACE", "command", "limits", "script"]
+
+GRACE = 20.0
+"""Seconds past a deadline in which the script itself says so, before whoever drives it gives it up."""
+
+_SHORT: Mapping[Phase, int] = {"env": 60, "uv": 300, "skyward": 180, "includes": 300, "worker": 60}
+"""Seconds of the phases that are over soon whatever the image; the others have all of the time."""
+
+_REFERENCE = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\})")
+_END = "END_OF_THIS"
+
+
+def limits(plan: Plan) -> dict[Phase, int]:
+    """Seconds that each phase may take."""
+    whole = max(1, round(plan.timeout))
+    return {phase: min(_SHORT.get(phase, whole), whole) for phase in PHASES}
+
+
+def script(plan: Plan) -> str:
+    """POSIX shell text that makes the environment of `plan`, or sees that it is there. The same plan, the same text.
+
+    It has to be run from a file, as `command` does. A part of it does nothing. It ends with status 75 where it lacks
+    what the client is to send first.
+    """
+    return "\n".join([*_settings(plan), "", *_functions(plan), "", _fixed_part()])
+
+
+def command(plan: Plan, text: str) -> str:
+    """The command that takes the script `text` of `plan` on standard input, keeps it and runs it."""
+    name = f'"$root/run/{hashlib.sha256(text.encode()).hexdigest()[:12]}.sh"'
+    steps = f'mkdir -p "$root/run" && cat >{name}.$$ && mv -f {name}.$$ {name} && exec sh {name}'
+    return f"sh -c {shlex.quote(f'umask 077; {root(plan.directory)}; {steps}')}"
+
+
+def root(directory: str | None) -> str:
+    """The assignment, in shell, of our directory on the node to `root`."""
+    if directory is None:
+        return 'if [ "$(id -u)" = 0 ]; then root=/opt/skyward; else root=$HOME/.skyward; fi'
+    if directory.startswith("~/"):
+        return f"root=$HOME/{shlex.quote(directory[2:])}"
+    return f"root={shlex.quote(directory)}"
+
+
+@cache
+def _fixed_part() -> str:
+    return files("skyward.bootstrap").joinpath("node.sh").read_text(encoding="utf-8")
+
+
+def _settings(plan: Plan) -> Iterator[str]:
+    names = [*plan.env, *(name for name in plan.shell_vars if name not in plan.env)]
+    values = {
+        "image_hash": plan.image_hash,
+        "python": plan.python,
+        "minor": ".".join(plan.python.split(".")[:2]),
+        "timeout": str(max(1, round(plan.timeout))),
+        "tree": plan.includes.digest,
+        "wheel": plan.source.digest,
+        "wheel_name": plan.source.requirement if plan.source.wheel else "",
+        "skyward": "" if plan.source.wheel else plan.source.requirement,
+        "apt": " ".join(plan.apt),
+        "git": "yes" if _needs_git(plan) else "",
+        "plugins": " ".join(step.name for step in plan.plugins),
+        "names": " ".join(names),
+        **{f"limit_{phase}": str(seconds) for phase, seconds in limits(plan).items()},
+    }
+    yield "#!/bin/sh"
+    yield "# shellcheck disable=SC2317  # phases are called by their names"
+    yield f"# The environment {plan.image_hash} for Skyward's workers on this machine."
+    yield root(plan.directory)
+    yield from (f"{name}={shlex.quote(value)}" for name, value in values.items())
+
+
+def _needs_git(plan: Plan) -> bool:
+    return any("git+" in requirement for requirement in (*plan.pip, plan.source.requirement))
+
+
+def _functions(plan: Plan) -> Iterator[str]:
+    packages, rest = _split(plan)
+    yield from _function("settings", (f"export {name}={shlex.quote(value)}" for name, value in plan.settings.items()))
+    exports = (f"export {name}={shlex.quote(value)}" for name, value in plan.env.items())
+    yield from _function("fixed_variables", (f"printf '%s\\n' {shlex.quote(line)}" for line in exports))
+    computed = (f"compute {name} {shlex.quote(text)}" for name, text in plan.shell_vars.items())
+    yield from _function("computed_variables", computed)
+    yield from _function("project", _here(_project(plan, packages), expand=True))
+    yield from _function("requirements", _here("\n".join(rest), expand=True))
+    yield from _function("manifest", _here(plan.includes.manifest.rstrip("\n"), expand=False))
+    steps = (f"plugin {shlex.quote(step.name)} {shlex.quote(step.commands)}" for step in plan.plugins)
+    yield from _function("plugin_steps", steps)
+
+
+def _function(name: str, body: Iterable[str]) -> list[str]:
+    return [f"{name}() {{", *(body or ()), ":", "}"]
+
+
+def _here(text: str, *, expand: bool) -> list[str]:
+    """Commands that print `text`. With `expand`, `${NAME}` in it is the value of that variable."""
+    if not text:
+        return []
+    if not expand:
+        return [f"cat <<'{_END}'", text, _END]
+    parts = _REFERENCE.split(text)
+    parts[::2] = [re.sub(r"[\\$`]", r"\\\g<0>", part) for part in parts[::2]]
+    return [f"cat <<{_END}", "".join(parts), _END]
+
+
+def _split(plan: Plan) -> tuple[dict[str, str], list[str]]:
+    """The requirements that have an index of their own, by name, and all others."""
+    indexed = {normalised(name) for index in plan.pip_indexes for name in index.packages}
+    named: dict[str, str] = {}
+    rest: list[str] = []
+    for requirement in plan.pip:
+        name = requirement_name(requirement)
+        if name in indexed and name not in named:
+            named[name] = requirement
+        else:
+            rest.append(requirement)
+    return named, [*rest, *plan.source.dependencies]
+
+
+def _project(plan: Plan, packages: Mapping[str, str]) -> str:
+    """A project file for uv, which knows in no other way that a package comes from one index and no other."""
+    listed = ", ".join(json.dumps(requirement) for requirement in packages.values())
+    lines = ["[project]", 'name = "skyward-node"', 'version = "0"', f"dependencies = [{listed}]"]
+    sources = []
+    for number, index in enumerate(plan.pip_indexes):
+        lines += ["", "[[tool.uv.index]]", f'name = "index{number}"', f"url = {json.dumps(index.url)}"]
+        if index.packages:
+            lines.append("explicit = true")
+        names = (name for name in map(normalised, index.packages) if name in packages)
+        sources += [f'{name} = {{ index = "index{number}" }}' for name in names]
+    if sources:
+        lines += ["", "[tool.uv.sources]", *dict.fromkeys(sources)]
+    return "\n".join(lines)

@@ -1,0 +1,152 @@
+"""How a node gets Skyward itself: as a wheel of this very copy, from the package index, or from its repository."""
+
+import base64
+import hashlib
+import io
+import json
+import tomllib
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+import skyward
+from skyward.bootstrap.names import requirement_name
+from skyward.errors import SpecError
+from skyward.specs.image import SkywardSource
+
+__all__ = ["WORKER_PACKAGES", "Source", "find_source", "local_source"]
+
+WORKER_PACKAGES = frozenset({"blake3", "casty", "cloudpickle", "uvloop"})
+"""What a worker needs, of all that the distribution depends on."""
+
+_NAME = "skyward-jupyter"
+_LEFT_OUT = frozenset({"__pycache__"})
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The time that each file of the wheel bears, so that equal sources make equal wheels."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Skyward as it travels.
+
+    Attributes:
+        requirement: what to install, for pip; names the file of the wheel where there is one.
+        dependencies: requirements of the worker.
+        wheel: the content of the wheel to send; empty where the node fetches it.
+    """
+
+    requirement: str
+    dependencies: tuple[str, ...]
+    wheel: bytes = field(default=b"", repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the wheel, in hex; "" where there is none."""
+        return hashlib.sha256(self.wheel).hexdigest() if self.wheel else ""
+
+
+def find_source(kind: SkywardSource = "auto") -> Source:
+    """Where a node gets Skyward from. "auto" is this copy where it is a development install, else the package index.
+
+    Raises:
+        SpecError: this copy does not say where its repository is, or of which version it is.
+    """
+    found = _installed()
+    if kind == "auto":
+        kind = "local" if found is None or _is_editable(found) else "pypi"
+    if kind == "local":
+        return local_source()
+    if found is None:
+        raise SpecError(f"skyward_source={kind!r} needs the version of Skyward, which is not installed; use 'local'.")
+    dependencies = _for_worker(found.requires or ())
+    if kind == "pypi":
+        return Source(f"{_NAME}=={found.version}", dependencies)
+    return Source(f"{_NAME} @ git+{_repository(found)}@v{found.version}", dependencies)
+
+
+def local_source(package: Path | None = None) -> Source:
+    """A wheel of the package `skyward` as it is on disk now. The same files give the same bytes."""
+    folder = package or Path(skyward.__file__).parent
+    version, dependencies = _described(folder)
+    files = {f"skyward/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _sources(folder)}
+    content = hashlib.sha256()
+    for name, data in files.items():
+        content.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
+    version = f"{version}+local.{content.hexdigest()[:12]}"
+    stem = f"{_NAME.replace('-', '_')}-{version}"
+    return Source(f"{stem}-py3-none-any.whl", dependencies, _wheel(files, stem, version, dependencies))
+
+
+def _sources(folder: Path) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".pyo"))
+    return sorted(path for path in found if _LEFT_OUT.isdisjoint(path.relative_to(folder).parts))
+
+
+def _wheel(files: dict[str, bytes], stem: str, version: str, dependencies: tuple[str, ...]) -> bytes:
+    info = f"{stem}.dist-info"
+    metadata = ["Metadata-Version: 2.1", f"Name: {_NAME}", f"Version: {version}"]
+    metadata += [f"Requires-Dist: {requirement}" for requirement in dependencies]
+    tags = ["Wheel-Version: 1.0", "Generator: skyward", "Root-Is-Purelib: true", "Tag: py3-none-any"]
+    all_files = {
+        **files,
+        f"{info}/METADATA": "\n".join([*metadata, ""]).encode(),
+        f"{info}/WHEEL": "\n".join([*tags, ""]).encode(),
+    }
+    record = "".join(f"{name},sha256={_record_digest(data)},{len(data)}\n" for name, data in all_files.items())
+    all_files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in all_files.items():
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    return buffer.getvalue()
+
+
+def _record_digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _described(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """Version and worker requirements of the package in `folder`: by the project beside it, or as it was installed."""
+    project = folder.parent / "pyproject.toml"
+    if project.is_file():
+        described = tomllib.loads(project.read_text()).get("project", {})
+        if described.get("name") == _NAME:
+            return described["version"], _for_worker(described["dependencies"])
+    found = _installed()
+    if found is None:
+        raise SpecError(f"{folder} is neither installed nor in a checkout, so what its worker needs is not known.")
+    return found.version, _for_worker(found.requires or ())
+
+
+def _installed() -> Distribution | None:
+    try:
+        return distribution(_NAME)
+    except PackageNotFoundError:
+        return None
+
+
+def _is_editable(found: Distribution) -> bool:
+    told = json.loads(found.read_text("direct_url.json") or "{}")
+    return bool(told.get("dir_info", {}).get("editable", False))
+
+
+def _for_worker(requirements: Iterable[str]) -> tuple[str, ...]:
+    wanted = (text for text in requirements if requirement_name(text) in WORKER_PACKAGES)
+    return tuple(sorted(text for text in wanted if "extra ==" not in text))
+
+
+def _repository(found: Distribution) -> str:
+    urls = (entry.partition(",") for entry in found.metadata.get_all("Project-URL") or ())
+    known = {label.strip().lower(): url.strip() for label, _, url in urls}
+    for label in ("repository", "source", "source code", "github"):
+        if label in known:
+            return str(known[label])
+    raise SpecError(
+        "skyward_source='github' needs the repository's address, which this copy does not name: use 'pypi'."
+    )

@@ -1,0 +1,131 @@
+"""A "node" for bootstraps: a home directory of its own, the few programs it is given, and packages made here.
+
+The packages that a worker needs are packed again from the environment of the tests, so nothing is fetched.
+"""
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+
+import psutil
+
+__all__ = ["Completed", "ShellNode", "make_wheel", "repack"]
+
+LEFT_OUT = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD"}
+
+
+@dataclass(frozen=True)
+class Completed:
+    status: int | None
+    out: str
+    err: str
+
+
+class ShellNode:
+    """Runs commands in `sh`, with nothing of our own environment but what `bin` and the system have."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.bin = home / "bin"
+        self.bin.mkdir(parents=True)
+        self.commands: list[str] = []
+        self.given: list[bytes] = []
+        self.variables: dict[str, str] = {}
+        self.path = f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
+        self._process: asyncio.subprocess.Process | None = None
+        base: str = sys._base_executable  # type: ignore[attr-defined]  # where a venv's Python is from
+        self.link(f"python{sys.version_info.major}.{sys.version_info.minor}", Path(base).resolve())
+
+    def link(self, name: str, target: Path) -> None:
+        """Have the program `target` on PATH."""
+        (self.bin / name).symlink_to(target)
+
+    def program(self, name: str, text: str) -> None:
+        """Have a program of our own on PATH."""
+        path = self.bin / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+        """As an `Executor` does."""
+        self.commands.append(command)
+        self.given.append(given)
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", command,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={"HOME": str(self.home), "PATH": self.path, **self.variables}, cwd=self.home,
+        )  # fmt: skip
+        self._process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors = asyncio.ensure_future(process.stderr.read())
+        try:
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(given)
+                await process.stdin.drain()
+            process.stdin.close()
+            lines = []
+            while line := await process.stdout.readline():
+                lines.append(line.decode(errors="replace"))
+                if on_line is not None:
+                    on_line(lines[-1].rstrip("\n"))
+            return Completed(await process.wait(), "".join(lines), (await errors).decode(errors="replace"))
+        finally:
+            self.kill()
+            await process.wait()
+            await errors
+
+    def kill(self) -> None:
+        """Kill the command that runs, and all that it has started."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self._process.pid)
+            for process in [*parent.children(recursive=True), parent]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def make_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
+    """A wheel of one module that knows its version."""
+    info = f"{name}-{version}.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+        needs = "".join(f"Requires-Dist: {each}\n" for each in requires)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def repack(folder: Path, name: str) -> Path:
+    """A wheel out of what is installed here under `name`."""
+    found = distribution(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [file for file in found.files or () if file.name not in LEFT_OUT and file.suffix != ".pyc"]
+    (info,) = {file.parts[0] for file in files if file.parts[0].endswith(".dist-info")}
+    tags = [line.partition(": ")[2] for line in (found.read_text("WHEEL") or "").splitlines() if line[:4] == "Tag:"]
+    python, abi, _ = tags[0].split("-")
+    platform = ".".join(dict.fromkeys(tag.rsplit("-", 1)[1] for tag in tags))
+    path = folder / f"{info.removesuffix('.dist-info')}-{python}-{abi}-{platform}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in files:
+            where = file.as_posix()
+            if where.startswith("../"):  # a program
+                where = f"{info.removesuffix('.dist-info')}.data/scripts/{os.path.basename(where)}"
+            entry = zipfile.ZipInfo(where)
+            entry.external_attr = (0o755 if ".data/scripts/" in where else 0o644) << 16
+            archive.writestr(entry, Path(str(file.locate())).read_bytes())
+        archive.writestr(f"{info}/RECORD", "")
+    return path
