@@ -306,6 +306,8 @@ class Reconciler:
 
     def _converge(self, now: float, effects: list[Effect]) -> None:
         everything_goes = self.may_empty and not any(self.desired.values())
+        if not everything_goes and (head := self.book.seated(0, "STOP_REQUESTED")) is not None:
+            self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         for group, desired in self.desired.items():
             there = self.effective(group)
             lost_hope = [rank for rank, owner in self._given_up.items() if owner == group]

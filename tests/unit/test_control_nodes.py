@@ -1,0 +1,272 @@
+"""The reconciler in a world that answers late, twice, or not at all: never too many nodes, and no machine forgotten."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from skyward.control.machine_messages import (
+    Activate,
+    Allocated,
+    Desired,
+    Drain,
+    DrainRefused,
+    Emptied,
+    Failed,
+    GiveUp,
+    Gone,
+    Install,
+    Joined,
+    Left,
+    Lost,
+    Message,
+    Refused,
+    Request,
+    Terminate,
+    Tick,
+)
+from skyward.control.places import Backoff, Place
+from skyward.control.reconciler import Reconciler
+from skyward.control.requesting import Limits
+
+pytestmark = pytest.mark.unit
+
+PLACES = {"a": (Place("cloud", "first"), Place("cloud", "second")), "b": (Place("cloud", "other"),)}
+LIMITS = Limits(launches=3, refusals=3, request=30.0, boot=60.0, drain=60.0, terminate=60.0, concurrent_launches=3)
+
+
+class Cloud(RuleBasedStateMachine):
+    """Does what the reconciler says, in its own time, and checks what it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.reconciler = Reconciler(PLACES, limits=LIMITS, may_empty=True)
+        self.requested: set[int] = set()
+        self.alive: set[int] = set()
+        self.installing: dict[int, int] = {}
+        self.active: dict[int, int] = {}
+        self.draining: set[int] = set()
+        self.terminating: set[int] = set()
+        self.failures: dict[int, int] = {}
+        self.given_up: set[int] = set()
+        self.refused = False
+
+    def tell(self, message: Message) -> None:
+        ended = {message.machine} if isinstance(message, Failed | Lost | Gone) else set()
+        if isinstance(message, Emptied):
+            ended = {machine for machine, rank in self.active.items() if rank == message.rank}
+        self.refused = isinstance(message, DrainRefused)  # the node stays, for now, wanted or not
+        gave_up = set()
+        for effect in self.reconciler.handle(message, self.now):
+            match effect:
+                case Request(group, place, machines):
+                    assert place in PLACES[group]
+                    assert not {*machines} & self.alive, "a machine that is there is not asked for again"
+                    self.requested |= {*machines}
+                    asked = [m for m in self.reconciler.book if m.state == "REQUESTED"]
+                    assert len(asked) <= LIMITS.concurrent_launches
+                case Install(machine, rank):
+                    assert machine in self.alive
+                    assert rank not in self.given_up, "a rank that was given up is left alone"
+                    self.installing[machine] = rank
+                case Activate(machine, rank):
+                    assert machine in self.alive
+                    assert rank not in [r for m, r in self.active.items() if m != machine], "two nodes of one rank"
+                    self.active[machine] = rank
+                    self.draining.discard(rank)
+                case Drain(rank):
+                    assert rank in self.active.values()
+                    assert rank or not any(self.reconciler.desired.values()), "the head goes last"
+                    self.draining.add(rank)
+                case Left(rank):
+                    self.draining.discard(rank)
+                case Terminate(machine):
+                    assert machine not in self.active or machine in ended, "a node is drained before it goes"
+                    self.active.pop(machine, None)
+                    self.installing.pop(machine, None)
+                    self.terminating.add(machine)
+                case GiveUp(_, rank):
+                    gave_up.add(rank)
+        if isinstance(message, Failed):
+            assert all(count < LIMITS.launches or rank in gave_up for rank, count in self.failures.items())
+        self.given_up |= gave_up
+        for rank in gave_up:
+            self.failures.pop(rank, None)
+
+    @initialize(a=st.integers(1, 4))
+    def open(self, a: int) -> None:
+        self.tell(Desired({"a": a, "b": 0}))
+
+    @rule(
+        a=st.integers(0, 4),
+        b=st.integers(0, 3),
+        victims=st.lists(st.integers(0, 6), max_size=3),
+        afresh=st.booleans(),
+    )
+    def want(self, a: int, b: int, victims: list[int], afresh: bool) -> None:
+        self.given_up.clear()  # fewer nodes, and those that were given up are not missed any more
+        if afresh:
+            self.failures.clear()
+        self.tell(Desired({"a": a, "b": b}, tuple(victims), afresh))
+
+    @precondition(lambda self: self.requested)
+    @rule(data=st.data(), comes=st.booleans())
+    def answer(self, data: st.DataObject, comes: bool) -> None:
+        machine = data.draw(st.sampled_from(sorted(self.requested)))
+        self.requested.discard(machine)
+        if comes:
+            self.alive.add(machine)
+            self.tell(Allocated(machine))
+        else:
+            self.tell(Refused((machine,), "none left"))
+
+    @precondition(lambda self: self.installing)
+    @rule(data=st.data(), works=st.booleans())
+    def install(self, data: st.DataObject, works: bool) -> None:
+        machine = data.draw(st.sampled_from(sorted(self.installing)))
+        rank = self.installing.pop(machine)
+        if works:
+            self.failures.pop(rank, None)
+            self.tell(Joined(machine))
+            assert machine in self.active
+        else:
+            self.failures[rank] = self.failures.get(rank, 0) + 1
+            self.tell(Failed(machine, "broken"))
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        self.tell(Lost(data.draw(st.sampled_from(sorted(self.active))), "crash"))
+
+    @precondition(lambda self: self.draining)
+    @rule(data=st.data(), empty=st.booleans())
+    def drain(self, data: st.DataObject, empty: bool) -> None:
+        rank = data.draw(st.sampled_from(sorted(self.draining)))
+        self.tell(Emptied(rank) if empty else DrainRefused(rank))
+        assert rank not in self.draining or not empty
+
+    @precondition(lambda self: self.terminating - self.requested)
+    @rule(data=st.data())
+    def bury(self, data: st.DataObject) -> None:
+        machine = data.draw(st.sampled_from(sorted(self.terminating - self.requested)))
+        self.terminating.discard(machine)
+        self.alive.discard(machine)
+        self.tell(Gone(machine))
+
+    @rule(data=st.data())
+    def late_news(self, data: st.DataObject) -> None:
+        """What is told of a machine that has moved on since changes nothing."""
+        machine = data.draw(st.integers(1, 30))
+        if machine in self.terminating or machine not in self.alive | self.requested:
+            before = dict(self.active)
+            news: tuple[Message, ...] = (Joined(machine), Failed(machine, "late"), Refused((machine,), "late"))
+            self.tell(data.draw(st.sampled_from(news)))
+            assert self.active == before
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 40.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        book = self.reconciler.book
+        late = {m.rank for m in book if m.state == "INSTALLING" and self.now - m.since > LIMITS.boot}
+        for rank in late:
+            self.failures[rank] = self.failures.get(rank, 0) + 1
+        self.tell(Tick())
+
+    # What must always hold.
+
+    @invariant()
+    def no_more_nodes_than_wanted(self) -> None:
+        head = next((m.group for m in self.reconciler.book if m.rank == 0 and m.stage != "leaving"), None)
+        for group, desired in self.reconciler.desired.items():
+            most = max(desired, 1) if group == head else desired
+            assert self.refused or self.reconciler.effective(group) <= most
+
+    @invariant()
+    def no_rank_is_used_twice(self) -> None:
+        seated = [machine.rank for machine in self.reconciler.book if machine.stage in ("active", "booting")]
+        assert len(seated) == len(set(seated))
+        assert len(set(self.active.values())) == len(self.active)
+
+    @invariant()
+    def no_machine_is_forgotten(self) -> None:
+        assert self.alive <= set(self.reconciler.book.machines) | self.terminating
+        assert set(self.active) | set(self.installing) <= self.alive
+
+    @invariant()
+    def the_counts_are_right(self) -> None:
+        book = self.reconciler.book
+        for group in PLACES:
+            for stage in ("booting", "active", "leaving"):
+                there = [machine for machine in book if machine.group == group and machine.stage == stage]
+                assert book.count(group, stage) == len(there)
+        assert {machine.id for machine in book if machine.state == "RUNNING"} == {
+            machine for machine, rank in self.active.items() if rank not in self.draining
+        }
+
+    def teardown(self) -> None:
+        """When no node is wanted, every machine goes, whatever it was doing."""
+        self.tell(Desired({"a": 0, "b": 0}))
+        for _ in range(20):
+            for machine in sorted(self.requested):
+                self.requested.discard(machine)
+                self.alive.add(machine)
+                self.tell(Allocated(machine))
+            for rank in sorted(self.draining):
+                self.tell(Emptied(rank))
+            for machine in sorted(self.terminating):
+                self.terminating.discard(machine)
+                self.alive.discard(machine)
+                self.tell(Gone(machine))
+            self.now += 1000.0
+            self.tell(Tick())
+        assert not self.alive
+        assert self.reconciler.empty
+        assert not self.reconciler._strays
+
+
+TestCloud = Cloud.TestCase
+TestCloud.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1, max_size=15))
+def test_the_pauses_of_a_place_that_fails_only_grow_up_to_the_longest(waits: list[float]) -> None:
+    place, backoff, now, last = PLACES["a"][0], Backoff(first=1.0, longest=60.0), 0.0, 0.0
+    for wait in waits:
+        asked = now = max(now, backoff.ready_at(place)) + wait
+        backoff.failed(place, asked, now)
+        pause = backoff.ready_at(place) - now
+        assert last <= pause + 1e-6
+        assert 1.0 - 1e-6 <= pause <= 60.0 + 1e-6
+        last = pause
+    assert last == pytest.approx(min(60.0, 2.0 ** (len(waits) - 1)))
+
+
+def test_failures_of_requests_made_together_count_once() -> None:
+    place, backoff = PLACES["a"][0], Backoff()
+    for now in (1.0, 1.5, 2.0):
+        backoff.failed(place, 0.5, now)
+    assert backoff.ready_at(place) == 2.0
+
+
+def test_a_success_takes_one_failure_back_and_another_place_is_chosen_meanwhile() -> None:
+    (first, second), backoff = PLACES["a"], Backoff()
+    backoff.failed(first, 0.0, 0.0)
+    backoff.failed(first, 1.0, 1.0)
+    assert backoff.choose(PLACES["a"], 2.9) == second
+    backoff.failed(second, 2.9, 2.9)
+    assert backoff.choose(PLACES["a"], 2.9) is None
+    assert backoff.choose(PLACES["a"], 3.0) == first
+    backoff.worked(first)
+    backoff.failed(first, 3.0, 3.0)
+    assert backoff.ready_at(first) == 5.0
+
+
+def test_the_head_stays_after_all_when_another_group_is_wanted_while_it_drains() -> None:
+    reconciler = Reconciler(PLACES, limits=LIMITS, may_empty=True)
+    reconciler.handle(Desired({"a": 1, "b": 0}), 0.0)
+    reconciler.handle(Allocated(1), 0.0)
+    reconciler.handle(Joined(1), 0.0)
+    assert reconciler.handle(Desired({"a": 0, "b": 0}), 1.0) == [Drain(0)]
+    effects = reconciler.handle(Desired({"a": 0, "b": 1}), 2.0)
+    assert effects == [Activate(1, 0, "a"), Request("b", PLACES["b"][0], (2,))]
