@@ -60,6 +60,7 @@ class Node:
         self._bulk: BulkPath | None = None
         self._watching: asyncio.Task[None] | None = None
         self._shipping: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
 
     async def start(self, environment: Mapping[str, str], within: float) -> None:
         """Start its worker and connect to it.
@@ -190,7 +191,12 @@ class Node:
         return self._bulk.get(blob)
 
     async def close(self) -> None:
-        """End the worker and let go of it. Twice does no harm."""
+        """End the worker and let go of it. Twice does no harm; it goes on where the caller is cancelled."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
         for task in tuple(self._shipping):

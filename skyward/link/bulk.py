@@ -63,6 +63,8 @@ class BulkLane:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             verb, blob, view, future = work
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
                 future.set_result(self._persist(verb, blob, view))
             except (OSError, EOFError) as error:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from datetime import timedelta
 
 from casty import ActorFailed, Client, NotStarted, Refused, Runtime, Unavailable
 
@@ -19,6 +20,10 @@ __all__ = ["Channel", "engine_runtime"]
 
 ANSWER_WITHIN = 4.0
 """Seconds without an answer after which the node is asked anew; it answers once a second at least."""
+
+_SYNC = timedelta(seconds=5)
+_SYNC_TUNNELLED = timedelta(seconds=1)
+"""How often the engine asks who is there; that is also how soon it sees that a node is back whose tunnel was broken."""
 
 _RETRY = 0.1
 _STALE = 1.0
@@ -73,6 +78,7 @@ class Channel:
         self._client = Client(
             seeds=(dial or address,),
             address_map=lambda wanted: dial if dial and wanted == address else wanted,
+            sync_every=_SYNC_TUNNELLED if dial and dial != address else _SYNC,
             runtime=engine_runtime(),
             observer=_log,
         )

@@ -11,7 +11,7 @@ from typing import Self
 
 from skyward.errors import NodeStartError
 from skyward.link.ssh_openssh import OpenSSH, openssh_here
-from skyward.link.ssh_transport import Completed, LinkError, Transport
+from skyward.link.ssh_transport import Completed, LinkError, Transport, to_the_end
 from skyward.provider import SSHAccess
 
 __all__ = ["SSHLink"]
@@ -168,6 +168,9 @@ class SSHLink:
 
     async def close(self) -> None:
         """End the connection and its tunnels. Twice does no harm."""
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
         self._keeping.cancel()
         await asyncio.wait([self._keeping])
         self._lose("the connection was closed")

@@ -25,6 +25,7 @@ from skyward.link.ssh_transport import (
     Completed,
     LinkError,
     refused,
+    to_the_end,
 )
 from skyward.provider import SSHAccess
 
@@ -140,6 +141,9 @@ class OpenSSH:
 
     async def close(self) -> None:
         """See `Transport`."""
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()

@@ -1,15 +1,24 @@
 """What an SSH connection does for us, whichever program makes it."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
-
     from skyward.provider import SSHAccess
 
-__all__ = ["ALIVE_EVERY", "ALIVE_MISSES", "CIPHERS", "CONNECT_WITHIN", "Completed", "LinkError", "Transport", "refused"]
+__all__ = [
+    "ALIVE_EVERY",
+    "ALIVE_MISSES",
+    "CIPHERS",
+    "CONNECT_WITHIN",
+    "Completed",
+    "LinkError",
+    "Transport",
+    "refused",
+    "to_the_end",
+]
 
 CONNECT_WITHIN = 10.0
 """Seconds that one attempt to connect may take."""
@@ -20,6 +29,17 @@ ALIVE_MISSES = 3
 
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 """Preferred over others: with them a tunnel carries about twice as much as with ChaCha20."""
+
+
+_ending: set[asyncio.Task[None]] = set()
+
+
+async def to_the_end(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Await what must happen whole: it goes on where the caller is cancelled."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+    await asyncio.shield(task)
 
 
 class LinkError(ConnectionError):
@@ -42,7 +62,7 @@ class Completed:
 class Transport(Protocol):
     """One connection, as long as it lasts."""
 
-    broken: "asyncio.Future[str]"
+    broken: asyncio.Future[str]
     """Done, with the reason, once the connection is no more."""
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:

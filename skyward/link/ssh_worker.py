@@ -17,7 +17,7 @@ from typing import Self
 from skyward.errors import NodeStartError
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
-from skyward.link.ssh_transport import LinkError
+from skyward.link.ssh_transport import LinkError, to_the_end
 from skyward.provider import SSHAccess
 
 __all__ = ["SSHWorker"]
@@ -32,12 +32,14 @@ _logger = logging.getLogger(__name__)
 _START = """
 set -u
 umask 077
-{directory}
-node=$root/nodes/{name}
+{node}
 mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life || exit
 export SKYWARD_SCRATCH="$node"
 {exports}
-{{ {python} -m skyward.worker >../hello 2>../log </dev/null 9>&-; echo $? >../status; }} 9<>../life >/dev/null 2>&1 &
+{{
+  sh -c 'echo $$ >../pid && exec "$0" -m skyward.worker' {python} >../hello 2>../log </dev/null 9>&-
+  echo $? >../status
+}} 9<>../life >/dev/null 2>&1 &
 until [ -s ../hello ]; do
   if [ -s ../status ]; then
     echo "the worker ended as it started (status $(cat ../status)):"
@@ -46,14 +48,14 @@ until [ -s ../hello ]; do
   fi
   sleep 0.02 || sleep 1
 done
-echo "$node"
 echo "$SSH_CONNECTION"
 cat ../hello
 """
 """Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
 
 _WATCH = """
-cd {node} 2>/dev/null || exit 4
+{node}
+cd "$node" 2>/dev/null || exit 4
 exec 8<>life 7<life 8>&-
 cat <&7
 cat status
@@ -61,8 +63,15 @@ cat status
 """The pipe is opened for reading while it is surely open for writing too, which never waits, then read to its end."""
 
 
+_STOP = """
+{node}
+pid=$(cat "$node/pid" 2>/dev/null) && {{ kill -KILL "-$pid" || kill -KILL "$pid"; }} 2>/dev/null
+rm -rf "$node"
+"""
+
+
 class SSHWorker:
-    """The worker, and the link to its machine."""
+    """The worker, and the link to its machine. `node` sets the shell's variable of that name to its directory."""
 
     def __init__(self, access: SSHAccess, link: SSHLink, hello: Hello, node: str) -> None:
         self.hello = hello
@@ -75,12 +84,12 @@ class SSHWorker:
         """See `launch.start_worker`."""
         deadline = asyncio.get_running_loop().time() + within
         link = await SSHLink.open(access, within)
+        node = f"{_root(access.directory)}; node=$root/nodes/{secrets.token_hex(6)}"
         try:
             async with asyncio.timeout_at(deadline):
-                node, hello = await _start(access, link, environment)
-                return cls(access, link, hello, node)
+                return cls(access, link, await _start(access, link, environment, node), node)
         except BaseException as error:
-            await link.close()
+            await to_the_end(_stop(access, link, node))
             if isinstance(error, TimeoutError):
                 raise NodeStartError(f"the worker on {access.target} did not come up within {within:.0f} s") from None
             if isinstance(error, LinkError):
@@ -91,45 +100,48 @@ class SSHWorker:
         """Why it ended, or was lost, once it has."""
         while not self._link.lost.done():
             with contextlib.suppress(LinkError):  # it is made again, or lost
-                done = await self._link.run("sh", _WATCH.format(node=shlex.quote(self._node)).encode())
+                done = await self._link.run("sh", _WATCH.format(node=self._node).encode())
                 return _reason(done.out.strip())
         return self._link.lost.result()
 
     async def stop(self) -> None:
         """End it and every process of its session. Twice does no harm."""
-        script = f"kill -KILL -{self.hello.pid} 2>/dev/null\nrm -rf {shlex.quote(self._node)}\n"
-        try:
-            if not self._link.lost.done():
-                async with asyncio.timeout(_STOP_WITHIN):
-                    await self._link.run("sh", script.encode())
-        except (LinkError, TimeoutError) as error:
-            _logger.info("the worker on %s is left to its lease: %s", self._access.target, error)
-        await self._link.close()
+        await to_the_end(_stop(self._access, self._link, self._node))
 
 
-async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str]) -> tuple[str, Hello]:
-    """Its directory, and where it listens."""
+async def _stop(access: SSHAccess, link: SSHLink, node: str) -> None:
+    """End what runs in a node's directory, and the link."""
+    try:
+        if not link.lost.done():
+            async with asyncio.timeout(_STOP_WITHIN):
+                await link.run("sh", _STOP.format(node=node).encode())
+    except (LinkError, TimeoutError) as error:
+        _logger.info("the worker on %s is left to its lease: %s", access.target, error)
+    await link.close()
+
+
+async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str], node: str) -> Hello:
+    """Where it listens, once it does."""
     if access.python is None:
         raise NodeStartError(f"{access.target} has no environment for the worker: name one, `python='/path/to/python'`")
     lease = max(float(environment.get("SKYWARD_LEASE", 0)), access.grace + LEASE_BEYOND_GRACE)
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
     script = _START.format(
-        directory=_directory(access.directory),
-        name=secrets.token_hex(6),
+        node=node,
         exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
         python=shlex.quote(access.python),
     )
     done = await link.run("sh", script.encode())  # as its input: what a command says, others on the machine can see
     if done.status:
         raise NodeStartError((done.out + done.err).strip() or f"the worker did not start (status {done.status})")
-    node, connection, hello = done.out.splitlines()[-3:]
+    connection, hello = done.out.splitlines()[-2:]
     words = json.loads(hello)
     address, bulk = words["address"], words["bulk"]
     dial, bulk_dial = [await link.tunnel(*_split(each)) for each in (address, bulk)]
-    return node, Hello(address, bulk_dial, words["pid"], dial, connection.split()[2])
+    return Hello(address, bulk_dial, words["pid"], dial, connection.split()[2])
 
 
-def _directory(directory: str | None) -> str:
+def _root(directory: str | None) -> str:
     """The shell's assignment of our directory on the machine to `root`."""
     if directory is None:
         return '[ "$(id -u)" = 0 ] && root=/opt/skyward || root=$HOME/.skyward'

@@ -168,6 +168,11 @@ class Machine:
         except OSError:
             return False
 
+    @property
+    def received(self) -> int:
+        """Bytes that went down its cable to it."""
+        return int(Path(f"/sys/class/net/{self._link}/statistics/tx_bytes").read_text())
+
     def cut(self) -> None:
         """Pull its cable."""
         _run("ip", "link", "set", self._link, "down")
