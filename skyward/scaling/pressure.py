@@ -92,7 +92,9 @@ def _within(count: int, least: int, most: int) -> int:
 class Pressure:
     """Nodes by how many tasks wait and run: `desired_nodes` for each group.
 
-    A waiting task counts for the cheapest group whose nodes can hold it; among equals, for the first.
+    A waiting task counts for the cheapest group whose nodes can hold it; among equals, for the first. Where none waits,
+    nodes that have held no task for the idle timeout go too, but for one: a pool at half its strength would else stay
+    as large as its busiest moment.
     """
 
     name: str = "pressure"
@@ -104,6 +106,7 @@ class Pressure:
         outcomes = {group.name: _outcome(group, queues.get(group.name, _NONE), snapshot) for group in snapshot.groups}
         if snapshot.max_nodes is not None:
             _cap(outcomes, snapshot, snapshot.max_nodes)
+        idle = {} if snapshot.queued else _let_idle_go(outcomes, snapshot)
         changes = [(name, each) for name, each in outcomes.items() if each.reason]
         shrinks = [each.settled for name, each in changes if each.desired < snapshot.counts[name].desired]
         alone = len(snapshot.groups) == 1
@@ -111,6 +114,7 @@ class Pressure:
         return Decision(
             {name: each.desired for name, each in outcomes.items()},
             "; ".join(reasons) or _steady(snapshot),
+            victims=tuple(sorted(idle, key=lambda rank: -idle[rank])) if shrinks else (),
             settled=bool(shrinks) and all(shrinks),
             infeasible=infeasible,
         )
@@ -143,6 +147,25 @@ def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
         idle_timeout=snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout,
         worth=None if queue.plain else queue.nodes,
     )
+
+
+def _let_idle_go(outcomes: dict[str, Outcome], snapshot: Snapshot) -> dict[int, float]:
+    """Have nodes go that no task has needed for the idle timeout; the idle nodes, and for how long they are."""
+    idle = {
+        node.rank: node.idle_for for node in snapshot.nodes if node.rank and node.stage == "active" and node.idle_for
+    }
+    for group in snapshot.groups:
+        counts, outcome = snapshot.counts[group.name], outcomes[group.name]
+        if outcome.reason or not counts.busy or counts.desired <= group.min:
+            continue
+        timeout = snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout
+        long = sum(node.group == group.name and idle.get(node.rank, 0.0) > timeout for node in snapshot.nodes)
+        needed = ceil(counts.busy / max(group.slots, 1)) + 1
+        aim = max(group.min, needed, counts.active + counts.booting - long)
+        if aim < outcome.desired:
+            reason = f"{long} node{'s' * (long > 1)} idle for over {timeout:g} s -> {aim}"
+            outcomes[group.name] = Outcome(aim, reason, settled=True)
+    return idle
 
 
 def _cap(outcomes: dict[str, Outcome], snapshot: Snapshot, most: int) -> None:

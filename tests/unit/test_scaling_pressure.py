@@ -156,3 +156,22 @@ def test_a_decision_takes_microseconds() -> None:
         return (time.perf_counter() - began) / 500
 
     assert min(mean() for _ in range(10)) < 20e-6
+
+
+def test_nodes_that_no_task_has_needed_for_long_go_the_longest_idle_first() -> None:
+    loads = [NodeLoad(rank, "nodes", "active", busy=2) for rank in range(5)]
+    loads += [NodeLoad(5, "nodes", "active", idle_for=61.0), NodeLoad(6, "nodes", "active", idle_for=90.0)]
+    loads += [NodeLoad(7, "nodes", "active", idle_for=59.0)]
+    seen = snapshot(ONE, counts={"nodes": Counts(active=8, busy=10, desired=8)}, nodes=tuple(loads))
+    decision = Pressure().decide(seen)
+    assert (decision.desired, decision.victims, decision.settled) == ({"nodes": 6}, (6, 5, 7), True)
+    assert decision.reason == "2 nodes idle for over 60 s -> 6"
+    assert Pressure().decide(replace(seen, demands=(Demand(1),))).desired == {"nodes": 8}, "not while a task waits"
+
+
+def test_one_node_more_than_is_needed_stays() -> None:
+    loads = tuple(
+        NodeLoad(rank, "nodes", "active", busy=2 * (rank < 2), idle_for=99.0 * (rank >= 2)) for rank in range(4)
+    )
+    seen = snapshot(ONE, counts={"nodes": Counts(active=4, busy=4, desired=4)}, nodes=loads)
+    assert Pressure().decide(seen).desired == {"nodes": 3}
