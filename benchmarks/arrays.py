@@ -1,6 +1,7 @@
 """Figures 3 and 4: a large array as argument and as result, the first time and again."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ MB = 1_000_000
 
 def figures(settings: Settings) -> Iterator[Figure]:
     """MB/s of arguments and results, and the cost of an argument that the node holds already."""
-    _touch(20 if settings.quick else 80)
     with Loopback() as floor, Compute(nodes=1) as pool:
         for nbytes, rounds in ((100 * MB, 5 if settings.quick else 11), (1000 * MB, 0 if settings.quick else 3)):
             if rounds:
@@ -27,10 +27,14 @@ def figures(settings: Settings) -> Iterator[Figure]:
         yield from _again(pool, 100 * MB, 5 if settings.quick else 11)
 
 
-def _touch(arrays: int) -> None:
-    """Use memory once. A virtual machine gets it from its host at the first touch, thirty times as slow as later."""
-    held = [np.ones(100 * MB, dtype=np.uint8) for _ in range(arrays)]
-    held.clear()
+def _timed(nbytes: int, call: Callable[..., object], *args: Any) -> float:
+    """Seconds that a call takes, right after memory for three arrays was used.
+
+    A virtual machine gets memory from its host at the first touch, thirty times as slow as later, and gives it back a
+    few seconds after it is free.
+    """
+    np.ones(3 * nbytes, dtype=np.uint8)
+    return timed(partial(call, *args))
 
 
 def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: bool) -> Iterator[Figure]:
@@ -44,9 +48,9 @@ def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: b
         floors, ours = [], []
         for _ in range(rounds + 1):
             given = prepare()
-            floors.append(timed(lambda given=given, bare=bare: bare(given)))  # type: ignore[misc]
+            floors.append(_timed(nbytes, bare, given))
             given = prepare()
-            ours.append(timed(lambda given=given, call=call: call(given)))  # type: ignore[misc]
+            ours.append(_timed(nbytes, call, given))
         speed = nbytes / MB
         yield Figure(
             f"{speed:,.0f} MB {name}",
@@ -78,18 +82,18 @@ def _peers(name: str, fresh: _Fresh, nbytes: int) -> list[Peer]:
     def measure(peer: Running) -> float:
         peer.call(size, np.ones(10))
         if name == "result":
-            times = [timed(lambda: peer.call(make, nbytes)) for _ in range(3)]
+            times = [_timed(nbytes, peer.call, make, nbytes) for _ in range(3)]
         else:
             function = read if "read" in name else size
             arrays = [fresh() for _ in range(3)]
-            times = [timed(lambda array=array: peer.call(function, array)) for array in arrays]  # type: ignore[misc]
+            times = [_timed(nbytes, peer.call, function, array) for array in arrays]
         return nbytes / MB / median(times)
 
     def scatter(peer: Running) -> float:
         assert isinstance(peer, Dask)
         peer.call(size, np.ones(10))
         arrays = [fresh() for _ in range(3)]
-        times = [timed(lambda array=array: peer.call(size, peer.scatter(array))) for array in arrays]  # type: ignore[misc]
+        times = [_timed(nbytes, lambda array: peer.call(size, peer.scatter(array)), array) for array in arrays]
         return nbytes / MB / median(times)
 
     peers = measured(measure)
@@ -99,14 +103,17 @@ def _peers(name: str, fresh: _Fresh, nbytes: int) -> list[Peer]:
 
 
 def _again(pool: Compute, nbytes: int, rounds: int) -> Iterator[Figure]:
+    def send(array: Any) -> int:
+        return remote.size(array) >> pool
+
     fresh = _Fresh(nbytes)
     for name, writeable in (("writable", True), ("read-only", False)):
         firsts, agains = [], []
         for _ in range(rounds):
             array = fresh()
             array.flags.writeable = writeable
-            firsts.append(timed(lambda array=array: remote.size(array) >> pool))  # type: ignore[misc]
-            agains.append(timed(lambda array=array: remote.size(array) >> pool))  # type: ignore[misc]
+            firsts.append(_timed(nbytes, send, array))
+            agains.append(timed(partial(send, array)))
         share = median(agains) / median(firsts) * 100
         note = f"{median(agains) * 1e3:.3g} of {median(firsts) * 1e3:.3g} ms"
         yield Figure(f"{nbytes / MB:,.0f} MB again, {name}", "% of first", share, aim=Aim("value", 2), note=note)
