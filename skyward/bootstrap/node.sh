@@ -220,7 +220,10 @@ fetch_uv() {
     echo "uv is not here and could not be fetched: install uv on this machine, or python3 with python3-venv, and see that pip reaches its index"
     exit 1
   }
-  find_uv
+  find_uv || {
+    echo "the uv that was fetched into $root/uv does not run on this machine"
+    exit 1
+  }
 }
 
 # Prints the interpreter behind $1 if it is a CPython of the version that is wanted. A pyenv shim of a version that is

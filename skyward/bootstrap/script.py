@@ -78,10 +78,15 @@ def _settings(plan: Plan) -> Iterator[str]:
         **{f"limit_{phase}": str(seconds) for phase, seconds in limits(plan).items()},
     }
     yield "#!/bin/sh"
-    yield "# shellcheck disable=SC2317  # phases are called by their names"
+    yield "# shellcheck disable=SC2016,SC2317  # values are quoted as they are, and phases called by their names"
     yield f"# The environment {plan.image_hash} for Skyward's workers on this machine."
     yield root(plan.directory)
-    yield from (f"{name}={shlex.quote(value)}" for name, value in values.items())
+    yield from (f"{name}={_quoted(value)}" for name, value in values.items())
+
+
+def _quoted(value: str) -> str:
+    """As `shlex.quote` has it, but always with quotes: "a-b" is taken for a subtraction by shellcheck."""
+    return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
 def _needs_git(plan: Plan) -> bool:

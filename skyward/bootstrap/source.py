@@ -101,7 +101,7 @@ def _wheel(files: dict[str, bytes], stem: str, version: str, dependencies: tuple
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in all_files.items():
             entry = zipfile.ZipInfo(name, _LONG_AGO)
-            entry.external_attr = 0o644 << 16
+            entry.external_attr = 0o100644 << 16  # a regular file
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
     return buffer.getvalue()

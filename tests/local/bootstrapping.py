@@ -90,7 +90,7 @@ class ShellNode:
             return
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self._process.pid)
-            for process in [*parent.children(recursive=True), parent]:
+            for process in [parent, *parent.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
 
@@ -125,7 +125,7 @@ def repack(folder: Path, name: str) -> Path:
             if where.startswith("../"):  # a program
                 where = f"{info.removesuffix('.dist-info')}.data/scripts/{os.path.basename(where)}"
             entry = zipfile.ZipInfo(where)
-            entry.external_attr = (0o755 if ".data/scripts/" in where else 0o644) << 16
+            entry.external_attr = (0o100755 if ".data/scripts/" in where else 0o100644) << 16
             archive.writestr(entry, Path(str(file.locate())).read_bytes())
         archive.writestr(f"{info}/RECORD", "")
     return path

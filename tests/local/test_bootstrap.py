@@ -1,0 +1,365 @@
+"""Environments made by the real script, in `sh`, from packages that lie on this machine."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward.bootstrap import PHASES, BootstrapError, PhaseEvent, Plan, PluginStep, Ready, bootstrap, worker_environment
+from skyward.specs.image import PipIndex
+from tests.local.bootstrapping import ShellNode, make_wheel, repack
+
+UV = Path(sys.executable).with_name("uv")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+type Planner = Callable[..., Plan]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    for name in ("blake3", "casty", "cloudpickle", "uvloop"):
+        repack(folder, name)
+    make_wheel(folder, "torchy", "1.0")
+    make_wheel(folder, "torchy", "2.0")
+    make_wheel(folder, "visiony", "1.0", ["torchy"])
+    return folder
+
+
+@pytest.fixture
+def planner(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Planner:
+    cache = tmp_path_factory.getbasetemp() / "uv-cache"
+
+    def make(image: sky.Image | None = None, **given: Any) -> Plan:
+        settings = {"PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1", "UV_CACHE_DIR": str(cache)}
+        settings |= given.pop("settings", {})
+        return Plan.of(image or sky.Image(), directory="~/of skyward", settings=settings, search_path=[], **given)
+
+    return make
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> ShellNode:
+    made = ShellNode(tmp_path / "node")
+    made.link("uv", UV.resolve())
+    return made
+
+
+def make(node: ShellNode, plan: Plan, heard: list[PhaseEvent] | None = None) -> Ready:
+    return asyncio.run(bootstrap(node, plan, None if heard is None else heard.append))
+
+
+def happened(heard: list[PhaseEvent]) -> dict[str, str]:
+    """The last that was heard of each phase."""
+    return {event.phase: event.event for event in heard}
+
+
+def ask(plan: Plan, ready: Ready, program: str) -> str:
+    """What a program prints that runs in the environment."""
+    done = subprocess.run(
+        [ready.facts.executable, "-c", program],
+        env=worker_environment(plan, ready), capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip  # one option a line would hide the command
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_an_image_becomes_an_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("WHO = 'me'\n")
+    image = sky.Image(
+        python=VERSION,
+        pip=["torchy==${TORCHY}"],
+        env={"GREETING": 'it\'s $HOME "and" `more`\nlines', "PYTHONPATH": "/elsewhere"},
+        shell_vars={"ONE": "echo 1", "TORCHY": "echo $ONE.0", "QUOTED": 'printf "it\'s\\n\\n two"'},
+        includes=["mine"],
+    )
+    plan = planner(image, cwd=tmp_path)
+    heard: list[PhaseEvent] = []
+    ready = make(node, plan, heard)
+    assert happened(heard) == dict.fromkeys(PHASES, "completed") | {"apt": "skipped", "plugins": "skipped"}
+    assert [event.phase for event in heard if event.event != "completed"] == list(PHASES)
+    assert ready.directory == f"{node.home}/of skyward"
+    assert ready.facts.executable == f"{ready.directory}/envs/{plan.image_hash}/bin/python"
+    assert ready.facts.python == ".".join(map(str, sys.version_info[:3]))
+    assert ready.facts.packages["torchy"] == "1.0"
+    assert ready.facts.packages["skyward-jupyter"].startswith("0.1.0+local.")
+    assert "ipython" not in ready.facts.packages
+    assert ready.facts.variables == {
+        **image.env, "ONE": "1", "TORCHY": "1.0", "QUOTED": "it's\n\n two",
+    }  # fmt: skip  # as a table
+    assert ask(plan, ready, "import mine, torchy; print(mine.WHO, torchy.VERSION)") == "me 1.0"
+    assert "Greeting" not in repr(plan)
+    assert "more" not in repr(ready)
+
+
+def test_done_already_is_one_command(node: ShellNode, planner: Planner) -> None:
+    plan = planner()
+    first = make(node, plan)
+    node.commands.clear()
+    node.link("apt-get", Path("/nonexistent"))
+    (node.bin / "uv").unlink()
+    heard: list[PhaseEvent] = []
+    assert make(node, plan, heard) == first
+    assert len(node.commands) == 1
+    assert happened(heard) == dict.fromkeys(PHASES, "skipped")
+
+
+def test_an_environment_that_was_removed_is_made_again(node: ShellNode, planner: Planner) -> None:
+    plan = planner()
+    ready = make(node, plan)
+    shutil.rmtree(Path(ready.facts.executable).parents[1])
+    assert make(node, plan).facts.packages == ready.facts.packages
+    assert Path(ready.facts.executable).exists()
+
+
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "apt"])
+def test_killed_in_any_phase_it_goes_on(phase: str, node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("WHO = 'me'\n")
+    steps = [PluginStep("mps", "echo started >>$HOME/plugin")]
+    plan = planner(sky.Image(pip=["torchy"], includes=["mine.py"], env={"A": "b"}), cwd=tmp_path, plugins=steps)
+
+    def kill(event: PhaseEvent) -> None:
+        if (event.phase, event.event) == (phase, "started"):
+            node.kill()
+
+    with pytest.raises(BootstrapError, match=f"status (-9|137) in phase '{phase}'") as caught:
+        asyncio.run(bootstrap(node, plan, kill))
+    assert caught.value.phase == phase
+    ready = make(node, plan)
+    assert ready.facts.variables == {"A": "b"}
+    assert ask(plan, ready, "import mine, torchy, skyward.worker.__main__; print(mine.WHO)") == "me"
+
+
+def test_half_installed_packages_are_not_taken_for_whole_ones(node: ShellNode, planner: Planner) -> None:
+    plan = planner(sky.Image(pip=["torchy"]))
+    node.program("uv", f'case "$*" in *"-r requirements"*) {UV} "$@"; rm "$4"/../../lib/*/site-packages/torchy.py; '
+                       f'echo cut; exit 9;; esac; exec {UV} "$@"')  # fmt: skip  # one command
+    with pytest.raises(BootstrapError, match="'deps' failed"):
+        make(node, plan)
+    node.program("uv", f'exec {UV} "$@"')
+    ready = make(node, plan)
+    assert ask(plan, ready, "import torchy; print(torchy.VERSION)") == "2.0"
+
+
+def test_a_failure_names_its_phase_and_shows_its_last_lines(node: ShellNode, planner: Planner) -> None:
+    with pytest.raises(BootstrapError) as caught:
+        make(node, planner(sky.Image(pip=["not-there-at-all"])))
+    assert caught.value.phase == "deps"
+    assert str(caught.value).startswith("bootstrap phase 'deps' failed (status 1)")
+    assert "not-there-at-all" in "".join(caught.value.lines)
+
+
+@pytest.mark.parametrize("says", ['"quotes" \\ and \\n', "tabs\tand\x1b[31m colours", "a bar\r50 %\r100 %", "\xff\xfe"])
+def test_any_output_can_be_told(says: str, node: ShellNode, planner: Planner) -> None:
+    (node.home / "says").write_bytes(says.encode("latin-1"))
+    with pytest.raises(BootstrapError) as caught:
+        make(node, planner(sky.Image(shell_vars={"A": "cat $HOME/says; cat $HOME/says >&2; echo >&2; exit 3"})))
+    assert caught.value.phase == "env"
+    assert "shell_vars: the command of A ended with status 3" in caught.value.lines[-1]
+    if says.isprintable() and says.isascii():
+        assert caught.value.lines[0] == says
+
+
+def test_only_the_last_lines_are_told(node: ShellNode, planner: Planner) -> None:
+    with pytest.raises(BootstrapError) as caught:
+        make(node, planner(plugins=[PluginStep("loud", "seq 1 100000; exit 1")]))
+    assert caught.value.lines[-2:] == ("100000", "the set-up of plugin loud ended with status 1")
+    assert len(caught.value.lines) == 20
+
+
+def test_a_phase_past_its_deadline_is_ended(node: ShellNode, planner: Planner) -> None:
+    image = sky.Image(shell_vars={"A": "echo waiting >&2; sleep 1000"}, bootstrap_timeout=1)
+    with pytest.raises(BootstrapError, match="'env' ran past its 1 s:\nwaiting"):
+        make(node, planner(image))
+
+
+def test_plugins_run_each_time_and_see_the_environment(node: ShellNode, planner: Planner) -> None:
+    plan = planner(sky.Image(env={"A": "b"}), plugins=[PluginStep("p", 'echo "$A $(command -v python)" >>"$HOME/ran"')])
+    for _ in range(2):
+        ready = make(node, plan)
+    assert (node.home / "ran").read_text() == f"b {ready.facts.executable}\n" * 2
+
+
+def test_what_a_plugin_starts_keeps_nothing_waiting(node: ShellNode, planner: Planner) -> None:
+    plan = planner(plugins=[PluginStep("p", "sleep 1000 & echo $! >$HOME/daemon")])
+    try:
+        make(node, plan)
+        other = planner(sky.Image(env={"A": "b"}), plugins=plan.plugins[:0])
+        make(node, other)
+    finally:
+        subprocess.run(["kill", (node.home / "daemon").read_text().strip()], check=True)
+
+
+def test_two_at_once_make_it_once(node: ShellNode, planner: Planner) -> None:
+    plan = planner(sky.Image(pip=["torchy"]))
+    node.program("uv", f'case "$*" in *"-r requirements"*) echo made >>$HOME/made;; esac; exec {UV} "$@"')
+    other = ShellNode(node.home / "other")
+    other.home, other.path = node.home, node.path
+
+    async def both() -> tuple[Ready, Ready]:
+        return await asyncio.gather(bootstrap(node, plan), bootstrap(other, plan))
+
+    first, second = asyncio.run(both())
+    assert first == second
+    assert (node.home / "made").read_text() == "made\n"
+
+
+def test_includes_follow_edits_and_deletions(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from mine.one import ONE\n")
+    (folder / "one.py").write_text("ONE = 1\n")
+    (folder / "two.py").write_text("TWO = 2\n")
+    (folder / "tool").write_text("#!/bin/sh\n")
+    (folder / "tool").chmod(0o755)
+    image = sky.Image(includes=["mine"])
+    look = "import mine, os, sys; print(mine.ONE, *sorted(os.listdir(mine.__path__[0])))"
+    before = planner(image, cwd=tmp_path)
+    was = make(node, before)
+    (folder / "one.py").write_text("ONE = 'edited'\n")
+    (folder / "two.py").unlink()
+    node.commands.clear()
+    node.given.clear()
+    after = planner(image, cwd=tmp_path)
+    heard: list[PhaseEvent] = []
+    now = make(node, after, heard)
+    assert after.image_hash == before.image_hash
+    assert [phase for phase, event in happened(heard).items() if event == "completed"] == ["includes"]
+    assert len(node.commands) == 3  # asked what it lacks, sent it, done
+    assert len(node.given[1]) < 250  # one small file
+    assert ask(after, now, f"import sys; sys.dont_write_bytecode = True; {look}") == "edited __init__.py one.py tool"
+    assert ask(before, was, f"import sys; sys.dont_write_bytecode = True; {look}") == "1 __init__.py one.py tool two.py"
+    tool = Path(now.directory, "trees", after.includes.digest, "mine", "tool")
+    assert tool.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_spoilt_file_is_sent_again(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("ONE = 1\n")
+    plan = planner(sky.Image(includes=["mine.py"]), cwd=tmp_path)
+    make(node, planner())
+    blobs = node.home / "of skyward" / "blobs"
+    (blobs / plan.includes.files[0].digest).write_text("ONE = ")
+    with pytest.raises(BootstrapError, match=r"mine\.py did not arrive as it was announced"):
+        make(node, plan)
+    assert ask(plan, make(node, plan), "import mine; print(mine.ONE)") == "1"
+
+
+def test_a_package_comes_from_the_index_it_is_given(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    special, usual = tmp_path / "special", tmp_path / "usual"
+    for index, version in ((special, "2.0+cpu"), (usual, "3.0")):
+        wheel = make_wheel(index / "files", "torchy", version)
+        (index / "torchy").mkdir()
+        (index / "torchy" / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
+    only = make_wheel(special / "files", "only_there", "1.0")
+    (special / "only-there").mkdir()
+    (special / "only-there" / "index.html").write_text(f'<a href="{only.as_uri()}">{only.name}</a>')
+    settings = {"PIP_NO_INDEX": "", "PIP_INDEX_URL": usual.as_uri()}
+    indexes = [PipIndex(special.as_uri(), ["Torchy"])]
+    plan = planner(sky.Image(pip=["visiony", "torchy"], pip_indexes=indexes), settings=settings)
+    assert make(node, plan).facts.packages["torchy"] == "2.0+cpu"
+    plain = planner(sky.Image(pip=["torchy"]), settings=settings)
+    assert make(node, plain).facts.packages["torchy"] == "3.0"
+    with pytest.raises(BootstrapError, match="only-there"):  # an index for some packages is for no other
+        make(node, planner(sky.Image(pip=["torchy", "only-there"], pip_indexes=indexes), settings=settings))
+    open_index = planner(sky.Image(pip=["only-there"], pip_indexes=[PipIndex(special.as_uri())]), settings=settings)
+    assert make(node, open_index).facts.packages["only-there"] == "1.0"
+
+
+def test_uv_is_fetched_where_it_is_missing(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    (node.bin / "uv").unlink()
+    node.program("uv", "echo uv 0.4.30")  # too old
+    plan = planner(
+        settings={"PIP_FIND_LINKS": f"{repack(tmp_path / 'uv', 'uv').parent} {planner().settings['PIP_FIND_LINKS']}"}
+    )
+    heard: list[PhaseEvent] = []
+    ready = make(node, plan, heard)
+    assert happened(heard)["uv"] == "completed"
+    own = Path(ready.directory, "uv", "bin", "uv")
+    assert subprocess.run([own, "--version"], capture_output=True, text=True, check=True).stdout.startswith("uv ")
+
+
+def test_a_python_that_is_not_there_is_named(node: ShellNode, planner: Planner) -> None:
+    settings = {"UV_PYTHON_DOWNLOADS": "never", "UV_OFFLINE": "1"}
+    with pytest.raises(BootstrapError, match=r"Python 3\.99 is not on this machine.*Image\(python=") as caught:
+        make(node, planner(sky.Image(python="3.99"), settings=settings))
+    assert caught.value.phase == "uv"
+
+
+def test_packages_of_the_system_wait_for_the_lock(node: ShellNode, planner: Planner) -> None:
+    """Machines often update themselves as they boot."""
+    node.program("id", "echo 0")
+    node.program("sleep", "exit 0")
+    node.program("dpkg", "exit 0")
+    node.program("dpkg-query", '[ -f "$HOME/installed" ] && printf "install ok installed"')
+    node.program(
+        "apt-get",
+        """
+echo x >>"$HOME/tries"
+if [ "$(wc -l <"$HOME/tries")" -le 3 ]; then
+  echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)' >&2
+  exit 100
+fi
+echo "$*" >>"$HOME/apt"
+case " $* " in *' install '*) touch "$HOME/installed" ;; esac""",
+    )
+    image = sky.Image(apt=["ffmpeg", "libsndfile1"])
+    heard: list[PhaseEvent] = []
+    make(node, planner(image), heard)
+    assert happened(heard)["apt"] == "completed"
+    update, install = (node.home / "apt").read_text().splitlines()
+    assert update.endswith("update")
+    assert install.endswith("install -y --no-install-recommends ffmpeg libsndfile1")
+    make(node, planner(sky.Image(apt=["ffmpeg", "libsndfile1"], env={"A": "another environment"})))
+    assert len((node.home / "apt").read_text().splitlines()) == 2
+
+
+def test_a_machine_without_apt_says_so(node: ShellNode, planner: Planner) -> None:
+    for name in (
+        "sh",
+        "sed",
+        "tr",
+        "tail",
+        "mkdir",
+        "cut",
+        "cat",
+        "date",
+        "flock",
+        "timeout",
+        "cmp",
+        "rm",
+        "mv",
+        "id",
+        "tar",
+        "gzip",
+        "find",
+    ):
+        node.link(name, Path(shutil.which(name) or name))
+    node.path = str(node.bin)
+    with pytest.raises(BootstrapError, match="this machine has no apt-get to install ffmpeg with") as caught:
+        make(node, planner(sky.Image(apt=["ffmpeg"])))
+    assert caught.value.phase == "apt"
+
+
+def test_the_worker_starts_from_the_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    plan = planner(sky.Image(env={"WHO": "me"}))
+    ready = make(node, plan)
+    variables = {"SKYWARD_NODE_ID": "3", "SKYWARD_TOKEN": "00" * 32, **worker_environment(plan, ready)}
+    worker = subprocess.Popen(
+        [ready.facts.executable, "-m", "skyward.worker"],
+        env=variables, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip  # one option a line would hide the command
+    with worker:
+        assert worker.stdout is not None
+        hello = json.loads(worker.stdout.readline())
+        assert hello["pid"] == worker.pid
+        assert hello["address"].startswith("127.0.0.1:")
+        assert hello["python"] == ready.facts.python
+        worker.kill()

@@ -1,0 +1,192 @@
+"""The script of a plan as text, and what a plan takes."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.bootstrap import PHASES, Plan, PluginStep, Source, client_settings, script
+from skyward.bootstrap.plan import _TAKEN
+from skyward.bootstrap.script import command, limits
+from skyward.errors import SpecError
+from skyward.specs.image import PipIndex
+
+SOURCE = Source("skyward-jupyter==0.1.0", ("casty>=0.30", "cloudpickle>=3.1"))
+
+
+def plan(directory: str | None = None, plugins: tuple[PluginStep, ...] = (), **given: object) -> Plan:
+    image = sky.Image(**given)  # type: ignore[arg-type]  # whatever an image takes
+    return Plan.of(image, source=SOURCE, directory=directory, plugins=plugins)
+
+
+@pytest.fixture
+def full() -> Plan:
+    return plan(
+        directory="~/it is here",
+        plugins=(PluginStep("mps", "nvidia-cuda-mps-control -d\necho 'on'"),),
+        python="3.13.1",
+        pip=["torch==${TORCH}", "numpy>=2; python_version > '3'", "git+https://host/a$b`c`\\d"],
+        pip_indexes=[PipIndex("https://host/cpu", ["torch"]), PipIndex("https://host/more")],
+        apt=["ffmpeg", "libc6:amd64", "jq=1.7*"[:6]],
+        env={"A": 'it\'s "$HOME" \\ `x`\nEND_OF_THIS\n'},
+        shell_vars={"TORCH": "echo 2.0 # 'quoted'"},
+    )
+
+
+def function(text: str, name: str) -> str:
+    """The body of a function of the script."""
+    return text.partition(f"\n{name}() {{\n")[2].partition("\n}\n")[0]
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
+def test_every_shell_reads_it(full: Plan, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here")
+    done = subprocess.run([shell, "-n"], input=script(full), capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_shellcheck_finds_nothing(full: Plan) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("there is no shellcheck here")
+    checked = ["shellcheck", "--shell=sh", "-"]
+    done = subprocess.run(checked, input=script(full), capture_output=True, text=True, check=False, timeout=50)
+    assert done.stdout == ""
+
+
+def test_a_part_of_it_does_nothing(full: Plan, tmp_path: Path) -> None:
+    """A link that is cut leaves a part of the script behind, and a shell runs what it has."""
+    text = script(replace(full, directory=str(tmp_path / "made"))).encode()
+    lines = text.splitlines(keepends=True)
+    for end in range(0, len(lines) - 2, 7):
+        subprocess.run(["sh"], input=b"".join(lines[:end]), capture_output=True, check=False, timeout=20)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_same_plan_is_the_same_text(full: Plan) -> None:
+    assert script(full) == script(replace(full))
+    assert command(full, script(full)) != command(full, script(full) + "#")
+
+
+def test_what_makes_another_environment() -> None:
+    base = plan()
+    same = [plan(directory="/opt/x"), plan(plugins=(PluginStep("p", "true"),)), plan(bootstrap_timeout=9.0)]
+    assert {each.image_hash for each in same} == {base.image_hash}
+    others = [
+        plan(python="3.12"),
+        plan(pip=["numpy"]),
+        plan(pip=["numpy"], pip_indexes=[PipIndex("https://host/simple", ["numpy"])]),
+        plan(apt=["jq"]),
+        plan(env={"A": "1"}),
+        plan(shell_vars={"A": "1"}),
+        plan(shell_vars={"A": "1", "B": "2"}),
+        plan(shell_vars={"B": "2", "A": "1"}),
+        replace(base, source=Source("skyward-jupyter==0.2.0", SOURCE.dependencies)),
+        replace(base, source=Source(SOURCE.requirement, ("casty>=0.31",))),
+    ]
+    hashes = {base.image_hash, *(each.image_hash for each in others)}
+    assert len(hashes) == len(others) + 1
+    assert all(re.fullmatch("[0-9a-f]{12}", each) for each in hashes)
+
+
+def test_requirements_and_indexes(full: Plan) -> None:
+    text = script(full)
+    project, requirements = function(text, "project"), function(text, "requirements")
+    assert 'dependencies = ["torch==${TORCH}"]' in project
+    assert 'url = "https://host/cpu"\nexplicit = true' in project
+    assert 'url = "https://host/more"\nexplicit' not in project
+    assert '[tool.uv.sources]\ntorch = { index = "index0" }' in project
+    assert requirements.splitlines()[1:-2] == [
+        "numpy>=2; python_version > '3'", r"git+https://host/a\$b\`c\`\\d", *SOURCE.dependencies,
+    ]  # fmt: skip  # as a list
+
+
+def test_git_is_needed_for_what_comes_from_git(full: Plan) -> None:
+    assert "\ngit='yes'\n" in script(full)
+    assert "\ngit=''\n" in script(plan(pip=["gitpython"]))
+
+
+def test_no_address_is_in_it() -> None:
+    assert "://" not in script(plan(pip=["numpy"]))
+
+
+@pytest.mark.parametrize(
+    ("directory", "assigned"),
+    [
+        (None, 'if [ "$(id -u)" = 0 ]; then root=/opt/skyward; else root=$HOME/.skyward; fi'),
+        ("/data/sky ward", "root='/data/sky ward'"),
+        ("~/sky ward", "root=$HOME/'sky ward'"),
+    ],
+)
+def test_where_it_goes(directory: str | None, assigned: str) -> None:
+    made = plan(directory=directory)
+    assert f"\n{assigned}\n" in script(made)
+    assert assigned.split("'")[0] in command(made, "")
+
+
+def test_deadlines() -> None:
+    assert limits(plan(bootstrap_timeout=3600.0)) == {
+        "env": 60, "apt": 3600, "uv": 300, "deps": 3600, "skyward": 180, "includes": 300, "plugins": 3600, "worker": 60,
+    }  # fmt: skip  # as a table
+    assert limits(plan(bootstrap_timeout=20.0)) == dict.fromkeys(PHASES, 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"env": {"A-B": "x"}}, "env must name variables of a shell"),
+        ({"shell_vars": {"1": "x"}}, "shell_vars must name variables of a shell"),
+        (
+            {"env": {"python": "x"}},
+            "env names a variable 'python', which the bootstrap itself uses: write it in capitals.",
+        ),
+        ({"env": {"limit_env": "x"}}, "env names a variable 'limit_env', which the bootstrap itself uses"),
+        ({"pip": ["torch==${TORCH}"]}, "pip has 'torch==${TORCH}', and neither shell_vars nor env says what TORCH is."),
+        ({"pip": ["a\nb"]}, "pip must have one requirement in each entry, but got 'a\\nb'."),
+        ({"apt": ["jq; reboot"]}, "apt must have names of packages, but got 'jq; reboot'."),
+        ({"apt": ["-y"]}, "apt must have names of packages, but got '-y'."),
+        ({"directory": "here"}, "directory must be an absolute path, or begin with '~/', but got 'here'."),
+        ({"directory": "/a$(reboot)"}, "directory must be an absolute path"),
+    ],
+)
+def test_what_cannot_be_used_on_a_node(given: dict[str, object], says: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(says)):
+        plan(**given)  # type: ignore[arg-type]  # as the case has it
+
+
+def test_variables_of_the_script_are_not_the_users() -> None:
+    text = files("skyward.bootstrap").joinpath("node.sh").read_text() + script(plan())
+    text = re.sub(r"(?m)^ *#.*$", "", text)
+    text = re.sub(r"(?s)-c '\n.*?'", "", text)  # what is Python
+    assigned = set(re.findall(r"(?m)(?:^|[ ;({])([a-z_]+)=", text)) | set(re.findall(r"\bfor ([a-z_]+) in", text))
+    for words in re.findall(r"\bread -r ([a-z_ ]+)", text):
+        assigned |= set(words.split())
+    ours = {name for name in assigned if not name.startswith("limit_")} - {"_"}
+    assert {"image_hash", "clock", "candidate", "name"} <= ours
+    assert ours <= _TAKEN, sorted(ours - _TAKEN)
+
+
+def test_settings_are_variables_too() -> None:
+    with pytest.raises(SpecError, match=re.escape("settings names a variable 'A-B', which no shell takes.")):
+        replace(plan(), settings={"A-B": "x"})
+
+
+def test_secrets_of_a_plan_are_not_shown() -> None:
+    made = replace(plan(env={"TOKEN": "secret1"}), settings={"PIP_INDEX_URL": "https://me:secret2@host"})
+    assert "secret" not in repr(made)
+
+
+def test_what_is_passed_on_from_here() -> None:
+    environ = {
+        "PIP_INDEX_URL": "a", "PIP_FIND_LINKS": "b", "UV_INDEX": "c", "UV_INDEX_MINE_PASSWORD": "d",
+        "SSL_CERT_FILE": "e",
+        "UV_PYTHON_INSTALL_MIRROR": "f", "UV_PYTHON": "no", "UV_PROJECT_ENVIRONMENT": "no", "UV_CACHE_DIR": "no",
+        "UV_TOOL_DIR": "no", "PIP_TARGET": "no", "HOME": "no", "UV": "no", "UV_ENV_FILE": "no",
+        "UV_PYTHON_PREFERENCE": "no",
+    }  # fmt: skip  # as a table
+    assert client_settings(environ) == {name: value for name, value in sorted(environ.items()) if value != "no"}
