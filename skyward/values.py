@@ -12,10 +12,11 @@ __all__ = ["FrozenMap", "Value", "choice", "closest", "number", "of_type", "stri
 class FrozenMap[K, V](Mapping[K, V]):
     """A mapping that cannot change, and so can be hashed and shared."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_hash", "_items")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
         self._items = dict(items)
+        self._hash: int | None = None
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]
@@ -27,7 +28,9 @@ class FrozenMap[K, V](Mapping[K, V]):
         return len(self._items)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
 
     def __repr__(self) -> str:
         return repr(self._items)
