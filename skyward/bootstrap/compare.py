@@ -1,6 +1,5 @@
 """What differs between this process and a node, for what a payload uses."""
 
-import pickle
 import pickletools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from skyward.bootstrap.names import normalised
 
 __all__ = ["Mismatches", "distributions_of", "modules_in"]
 
-_STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
+_SUBIMPORT = "\0 the module named next"
 
 
 class Mismatches:
@@ -70,31 +69,37 @@ class Mismatches:
 def modules_in(data: bytes | bytearray | memoryview) -> set[str]:
     """The modules that a pickle refers to by name. Nothing is loaded; what is no pickle refers to none."""
     modules: set[str] = set()
-    memo: dict[int, str | None] = {}
-    recent: list[str | None] = []
+    memo: dict[int, str] = {}
+    last = before = ""  # the strings that were pushed last; "" for anything else
     try:
         for opcode, argument, _ in pickletools.genops(bytes(data)):
-            name = opcode.name
-            if name in _STRINGS:
-                recent.append(argument)
-            elif name == "MEMOIZE":
-                memo[len(memo)] = recent[-1] if recent else None
-                continue
-            elif name in ("BINGET", "LONG_BINGET", "GET"):
-                recent.append(memo.get(int(argument or 0)))
-            elif name == "GLOBAL":
-                modules.add(str(argument).partition(" ")[0])
-                recent.append(None)
-            elif name == "STACK_GLOBAL":
-                if len(recent) >= 2 and recent[-2]:
-                    modules.add(recent[-2])
-                recent.append(None)
-            else:
-                recent.append(None)
-            del recent[:-2]
-    except (ValueError, pickle.UnpicklingError):
+            pushed = ""
+            match opcode.name:
+                case "MEMOIZE" | "BINPUT" | "LONG_BINPUT" | "PUT":
+                    memo[len(memo) if argument is None else int(argument)] = last
+                    continue
+                case "BINGET" | "LONG_BINGET" | "GET":
+                    pushed = memo.get(int(argument or 0), "")
+                case "SHORT_BINUNICODE" | "BINUNICODE" | "BINUNICODE8" | "UNICODE":
+                    pushed = str(argument)
+                case "GLOBAL":
+                    module, _, name = str(argument).partition(" ")
+                    modules.add(module)
+                    pushed = _named(module, name)
+                case "STACK_GLOBAL":
+                    modules.add(before)
+                    pushed = _named(before, last)
+            if last == _SUBIMPORT:
+                modules.add(pushed)
+            last, before = pushed, last
+    except ValueError:
         pass
-    return modules
+    return modules - {"", _SUBIMPORT}
+
+
+def _named(module: str, name: str) -> str:
+    """What a reference to a function counts as: cloudpickle's own, for modules, is told from others."""
+    return _SUBIMPORT if (module, name) == ("cloudpickle.cloudpickle", "subimport") else ""
 
 
 def distributions_of(modules: Iterable[str]) -> list[str]:

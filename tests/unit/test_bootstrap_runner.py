@@ -1,0 +1,210 @@
+"""What a bootstrap says, and what whoever drives it makes of that."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from skyward.bootstrap import (
+    BootstrapError,
+    Facts,
+    Includes,
+    PhaseEvent,
+    Plan,
+    Ready,
+    Source,
+    bootstrap,
+    read_events,
+    runner,
+    worker_environment,
+)
+from skyward.bootstrap.events import Missing, Waiting, read_event
+from skyward.errors import NodeStartError, ProvisioningError
+
+PLAN = Plan(python="3.13", source=Source("skyward.whl", (), b"a wheel"))
+FACTS = {"python": "3.13.1", "executable": "/x/bin/python", "packages": {"numpy": "2.0"}, "variables": {"A": "b"}}
+READY = json.dumps({"type": "ready", "directory": "/x", "facts": FACTS}, separators=(",", ":"))
+
+
+def phase(event: str, name: str = "deps", **more: object) -> str:
+    return json.dumps({"type": "phase", "event": event, "phase": name, **more}, separators=(",", ":"))
+
+
+MISSING = f'{{"type":"missing","digest":"{PLAN.source.digest}"}}'
+
+
+@dataclass(frozen=True)
+class Done:
+    status: int | None
+    err: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a command of the fake node prints, and how it ends; `hangs` instead of ending."""
+
+    lines: Sequence[str] = ()
+    status: int | None = 0
+    err: str = ""
+    error: Exception | None = None
+    hangs: bool = False
+
+
+class LostError(ConnectionError):
+    final = True
+
+
+@dataclass
+class Fake:
+    """An `Executor` that goes by a list of steps."""
+
+    steps: list[Step]
+    given: list[bytes] = field(default_factory=list)
+    ended: int = 0
+
+    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Done:
+        self.given.append(given)
+        step = self.steps.pop(0)
+        for line in step.lines:
+            assert on_line is not None
+            on_line(line)
+        try:
+            if step.hangs:
+                await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+        if step.error is not None:
+            raise step.error
+        return Done(step.status, step.err)
+
+
+def run(*steps: Step, plan: Plan = PLAN) -> tuple[Ready, list[PhaseEvent], Fake]:
+    heard: list[PhaseEvent] = []
+    fake = Fake(list(steps))
+    ready = asyncio.run(bootstrap(fake, plan, heard.append))
+    assert not fake.steps
+    return ready, heard, fake
+
+
+def failing(*steps: Step, plan: Plan = PLAN) -> BootstrapError:
+    with pytest.raises(BootstrapError) as caught:
+        run(*steps, plan=plan)
+    return caught.value
+
+
+def test_events_are_found_among_noise() -> None:
+    lines = [
+        "Welcome to Ubuntu", "", phase("started", deadline=300), '{"type":"phase","event":"compl', '{"type":"phase"}',
+        '{"a": 1}', f"no line break{phase('completed', elapsed=1.25)}", '{"type":"metric","value":1}',
+        '{"type":"phase","event":"danced","phase":"deps"}', phase("started", "lunch"), '{"type":"ready","facts":3}',
+        '{"type":"missing","digest":"ab"}\r\n', '{"type":"waiting"}', "[1]",
+        '{"type":"phase","event":["a"],"phase":"env"}',
+        phase("failed", "apt", elapsed=3, status=100, late=True, deadline=3, error="E: one\n\nE: two"), READY,
+    ]  # fmt: skip  # as they come
+    assert list(read_events(lines)) == [
+        PhaseEvent("started", "deps", deadline=300.0),
+        PhaseEvent("completed", "deps", 1.25),
+        Missing("ab"),
+        Waiting(),
+        PhaseEvent("failed", "apt", 3.0, 3.0, late=True, status=100, lines=("E: one", "E: two")),
+        Ready("/x", Facts("3.13.1", "/x/bin/python", {"numpy": "2.0"}, {"A": "b"})),
+    ]
+
+
+@pytest.mark.parametrize("line", [phase("started", deadline=300), READY, MISSING])
+def test_a_cut_line_is_no_event(line: str) -> None:
+    assert read_event(line) is not None
+    assert all(read_event(line[:end]) is None for end in range(len(line)))
+
+
+def test_what_the_node_lacks_is_sent_before_it_starts() -> None:
+    ready, heard, fake = run(Step([MISSING], 75), Step(), Step(["motd", phase("started"), phase("completed"), READY]))
+    assert ready.directory == "/x"
+    assert [event.event for event in heard] == ["started", "completed"]
+    assert fake.given[0] == fake.given[2] != fake.given[1]
+    assert PLAN.source.digest.encode() in gzip.decompress(fake.given[1])
+
+
+def test_what_was_sent_is_not_sent_for_ever() -> None:
+    error = failing(Step([MISSING], 75), Step(), Step([MISSING], 75))
+    assert str(error) == "the node still lacks 1 of the files that it was sent"
+
+
+def test_a_node_that_takes_no_files() -> None:
+    error = failing(Step([MISSING], 75), Step(status=2, err="tar: No space left on device\n"))
+    assert str(error) == "the node could not take files (status 2):\ntar: No space left on device"
+
+
+def test_a_failed_phase() -> None:
+    lines = [phase("started", "apt"), phase("failed", "apt", elapsed=12.3, status=100, error="E: one\nE: two")]
+    error = failing(Step(lines, 1, err="noise"))
+    assert isinstance(error, NodeStartError)
+    assert isinstance(error, ProvisioningError)
+    assert (error.phase, error.lines) == ("apt", ("E: one", "E: two"))
+    assert str(error) == "bootstrap phase 'apt' failed (status 100) after 12 s:\nE: one\nE: two"
+
+
+def test_a_late_phase() -> None:
+    error = failing(Step([phase("failed", elapsed=300.2, status=124, late=True, deadline=300)], 1))
+    assert str(error) == "bootstrap phase 'deps' ran past its 300 s"
+
+
+def test_a_host_that_dies() -> None:
+    assert str(failing(Step([phase("started")], None))) == "the node died in phase 'deps'"
+    assert str(failing(Step([], None))) == "the node died before its first phase"
+    assert str(failing(Step([MISSING], 75), Step(status=None))) == "the node died while it was sent files"
+    assert "waited for another bootstrap" in str(failing(Step(['{"type":"waiting"}'], None)))
+
+
+def test_ready_counts_only_at_the_end() -> None:
+    assert str(failing(Step([READY], None))) == "the node died before its first phase"
+
+
+def test_what_stops_it_before_it_says_anything() -> None:
+    error = failing(Step(["no such thing"], 1, err="sh: 1: cannot create: Read-only file system\n\n"))
+    assert error.lines == ("no such thing", "sh: 1: cannot create: Read-only file system")
+    assert str(error).startswith("the bootstrap ended with status 1 before its first phase:\nno such thing")
+
+
+def test_a_script_that_arrived_in_part_is_no_success() -> None:
+    assert str(failing(Step([], 0))) == "the bootstrap ended with status 0 before its first phase"
+
+
+def test_a_broken_connection_is_tried_again() -> None:
+    broken = Step([phase("started")], error=ConnectionError("reset"))
+    ready, heard, fake = run(broken, broken, Step([phase("skipped"), READY]))
+    assert ready.facts.packages == {"numpy": "2.0"}
+    assert [event.event for event in heard] == ["started", "started", "skipped"]
+    assert len(set(fake.given)) == 1
+
+
+def test_but_not_for_ever_and_not_when_it_is_lost() -> None:
+    broken = Step([phase("started")], error=ConnectionError("reset"))
+    assert str(failing(*[broken] * 4)) == "the node was lost in phase 'deps': reset"
+    lost = Step([phase("started")], error=LostError("gone for good"))
+    assert str(failing(lost)) == "the node was lost in phase 'deps': gone for good"
+
+
+def test_a_phase_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "GRACE", 0.0)
+    fake = Fake([Step([phase("started", "uv", deadline=0)], hangs=True)])
+    with pytest.raises(BootstrapError, match="^the bootstrap was given up after 300 s in phase 'uv'$") as caught:
+        asyncio.run(bootstrap(fake, PLAN))
+    assert caught.value.phase == "uv"
+    assert fake.ended == 1
+
+
+def test_all_of_it_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "GRACE", 0.0)
+    short = Plan(python="3.13", source=PLAN.source, timeout=0.01)
+    error = failing(Step(['{"type":"waiting"}'], hangs=True), plan=short)
+    assert str(error).startswith("the bootstrap was given up after 0 s while it waited for another")
+
+
+def test_what_a_worker_is_started_with() -> None:
+    ready, _, _ = run(Step([READY]))
+    assert worker_environment(PLAN, ready) == {"A": "b"}
+    assert PLAN.includes == Includes()
