@@ -331,6 +331,8 @@ take_settings() {
   [ -z "${PIP_EXTRA_INDEX_URL:-}" ] || export UV_INDEX="${UV_INDEX:-$PIP_EXTRA_INDEX_URL}"
   [ -z "${PIP_FIND_LINKS:-}" ] ||
     export UV_FIND_LINKS="${UV_FIND_LINKS:-$(printf '%s' "$PIP_FIND_LINKS" | tr -s ' ' ',')}"
+  [ -z "${PIP_TRUSTED_HOST:-}" ] || export UV_INSECURE_HOST="${UV_INSECURE_HOST:-$PIP_TRUSTED_HOST}"
+  [ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
   export UV_NO_PROGRESS=1 UV_CACHE_DIR="${UV_CACHE_DIR:-$root/cache}"
 }
 

@@ -128,7 +128,7 @@ class _Bootstrap:
 
     async def _run_script(self, start: str, text: bytes) -> tuple[int | None, tuple[str, ...]]:
         """Its status, and the last lines of what it printed besides events."""
-        self._phase, self._heard, self._noise = None, [], []
+        self._heard, self._noise = [], []
         try:
             async with asyncio.timeout(None) as self._clock:
                 done = await self._executor.run(start, text, self._hear)

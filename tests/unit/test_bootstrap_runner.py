@@ -184,8 +184,8 @@ def test_a_broken_connection_is_tried_again() -> None:
 def test_but_not_for_ever_and_not_when_it_is_lost() -> None:
     broken = Step([phase("started")], error=ConnectionError("reset"))
     assert str(failing(*[broken] * 4)) == "the node was lost in phase 'deps': reset"
-    lost = Step([phase("started")], error=LostError("gone for good"))
-    assert str(failing(lost)) == "the node was lost in phase 'deps': gone for good"
+    lost = Step(error=LostError("gone for good"))
+    assert str(failing(broken, lost)) == "the node was lost in phase 'deps': gone for good"
 
 
 def test_a_phase_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
