@@ -16,7 +16,7 @@ def pools(draw: st.DrawFn) -> tuple[set[int], set[int], set[int], int]:
     ranks = draw(st.integers(0, 12))
     stage = draw(st.lists(st.sampled_from("cpd"), min_size=ranks, max_size=ranks))
     current = {rank for rank in range(ranks) if stage[rank] != "p"}
-    leaving = {rank for rank in range(ranks) if stage[rank] == "d"}
+    leaving = {rank for rank in range(1, ranks) if stage[rank] == "d"}
     return current, set(range(ranks)) - current, leaving, draw(st.integers(1, 14))
 
 
