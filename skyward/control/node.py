@@ -2,8 +2,9 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -54,7 +55,7 @@ class Node:
         self._codes: set[bytes] = set()
         self._holdings = Holdings(BLOB_BUDGET)
         self._arriving: dict[bytes, asyncio.Future[memoryview]] = {}
-        self._unsent: set[int] = set()
+        self._unsent: dict[int, asyncio.Future[bool]] = {}
         self._worker: WorkerProcess | None = None
         self._channel: Channel | None = None
         self._bulk: BulkPath | None = None
@@ -115,22 +116,30 @@ class Node:
         if not blobs:
             self._submit(work, attempt, share)
             return
-        self._unsent.add(work.task)
+        self._unsent[work.task] = unsent = asyncio.get_running_loop().create_future()
 
         async def ship() -> None:
             try:
-                await self.ship(blobs)
+                async with self.shipped(blobs):
+                    if not unsent.done():
+                        self._submit(work, attempt, share)
+                        self._settle_unsent(work.task, sent=True)
             except ConnectionError as error:
-                self._unsent.discard(work.task)
-                failed(str(error))
-                return
-            if work.task in self._unsent:
-                self._unsent.discard(work.task)
-                self._submit(work, attempt, share)
+                if not unsent.done():
+                    self._settle_unsent(work.task, sent=False)
+                    failed(str(error))
 
         task = asyncio.get_running_loop().create_task(ship())
         self._shipping.add(task)
         task.add_done_callback(self._shipping.discard)
+
+    def _settle_unsent(self, task: int, *, sent: bool) -> None:
+        self._unsent.pop(task).set_result(sent)
+
+    async def has(self, task: int) -> bool:
+        """Whether the node was sent a task that is meant for it; waits while the blobs of the task are on their way."""
+        unsent = self._unsent.get(task)
+        return unsent is None or await asyncio.shield(unsent)
 
     def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None) -> None:
         code = work.code
@@ -152,8 +161,9 @@ class Node:
             )
         )
 
-    async def ship(self, blobs: Mapping[bytes, memoryview]) -> None:
-        """Bring blobs to the node, each once, however many tasks want it.
+    @asynccontextmanager
+    async def shipped(self, blobs: Mapping[bytes, memoryview]) -> AsyncIterator[None]:
+        """Bring blobs to the node, each once, however many tasks want it; within it, what uses them can be told.
 
         Raises:
             ConnectionError: one did not get through.
@@ -161,15 +171,19 @@ class Node:
         if self._bulk is None:
             raise ConnectionError("the node is not connected")
         missing, dropped = self._holdings.want(blobs)
-        for key, view in missing.items():
-            self.received += view.nbytes
-            self._arriving[key] = asyncio.wrap_future(self._bulk.put(key, view))
-            self._arriving[key].add_done_callback(partial(self._arrived, key))
-        if dropped:
-            self.tell(Drop(dropped))
-        waiting = [self._arriving[key] for key in blobs if key in self._arriving]
-        if waiting:
-            await asyncio.gather(*waiting)
+        try:
+            for key, view in missing.items():
+                self.received += view.nbytes
+                self._arriving[key] = asyncio.wrap_future(self._bulk.put(key, view))
+                self._arriving[key].add_done_callback(partial(self._arrived, key))
+            if dropped:
+                self.tell(Drop(dropped))
+            waiting = [self._arriving[key] for key in blobs if key in self._arriving]
+            if waiting:
+                await asyncio.gather(*waiting)
+            yield
+        finally:
+            self._holdings.release(blobs)
 
     def _arrived(self, key: bytes, done: "asyncio.Future[memoryview]") -> None:
         self._arriving.pop(key, None)
@@ -179,7 +193,7 @@ class Node:
     def stop_task(self, task: int, *, recall: bool = False) -> bool:
         """Stop a task; False if it had not been sent yet, and now never will be."""
         if task in self._unsent:
-            self._unsent.discard(task)
+            self._settle_unsent(task, sent=False)
             return False
         self.tell(Cancel(task, recall))
         return True
@@ -201,6 +215,8 @@ class Node:
             self._watching.cancel()
         for task in tuple(self._shipping):
             task.cancel()
+        for number in tuple(self._unsent):
+            self._settle_unsent(number, sent=False)
         if self._channel is not None:
             self.tell(Shutdown())
             await self._channel.close()

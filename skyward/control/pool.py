@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.console import ConsoleSink
-from skyward.control import background, machine_messages
+from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.decisions import DecisionEvent
+from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
@@ -38,7 +38,6 @@ from skyward.wire.messages import (
     Display,
     Drop,
     Event,
-    Feed,
     Finished,
     Need,
     Output,
@@ -69,6 +68,7 @@ class Pool:
         self._launchers = {group: Launcher(name, group, specs, options) for group, specs in groups.items()}
         self._plane: ControlPlane | None = None
         self._fleet = Fleet(self._launchers, self._tell, self.heard)
+        self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
         self._works: dict[int, Work] = {}
         self._arrived: dict[int, Arrived] = {}
         self._broadcasts: dict[int, BroadcastWork] = {}
@@ -265,28 +265,7 @@ class Pool:
         work.nodes.append(node.rank)
         work.running = True
         node.submit(work, attempt, share, lambda _: self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0)))
-        for index, feeder in enumerate(work.feeders):
-            feeder.start(partial(background.call_soon, self._start_feed, work, index))
-
-    def _start_feed(self, work: Work, index: int) -> None:
-        self._spawn(self._feed(work, index))
-
-    async def _feed(self, work: Work, index: int) -> None:
-        """Send what a feeder has read, in its order."""
-        feeder = work.feeders[index]
-        async with feeder.order:
-            items, last, failure = feeder.take()
-            node = self._node_of(work.task)
-            if node is None or (not items and not last):
-                return
-            blobs = {key: view for item in items for key, view in item.blobs.items()}
-            try:
-                await node.ship(blobs)
-            except ConnectionError:
-                return  # the node is gone, and the task with it
-            payloads = tuple(item.payload for item in items)
-            node.tell(Feed(work.task, index, payloads, last, failure.payload if failure else None))
-            self._delivered(work.task)
+        self._feeding.begin(work)
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

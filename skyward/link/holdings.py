@@ -1,7 +1,7 @@
 """Which blobs a node holds. The client decides; the node drops what it is told to."""
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["Holdings"]
 
@@ -12,6 +12,7 @@ class Holdings:
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._sizes: OrderedDict[bytes, int] = OrderedDict()
+        self._wanted: Counter[bytes] = Counter()
         self._total = 0
 
     def __contains__(self, key: bytes) -> bool:
@@ -25,24 +26,32 @@ class Holdings:
     def want(self, blobs: Mapping[bytes, memoryview]) -> tuple[dict[bytes, memoryview], tuple[bytes, ...]]:
         """What must be sent so that the node has all of `blobs`, and what it must drop to stay within its budget.
 
-        Blobs of one call are never dropped for each other, so a call larger than the budget goes over it.
+        Until `release`, none of them is dropped for others, so what is wanted at a time may go over the budget.
         """
         missing = {}
         for key, view in blobs.items():
+            self._wanted[key] += 1
             if key in self._sizes:
                 self._sizes.move_to_end(key)
             else:
                 missing[key] = view
                 self._sizes[key] = view.nbytes
                 self._total += view.nbytes
-        dropped = []
-        while self._total > self._budget:
-            key = next(iter(self._sizes))
-            if key in blobs:
-                break
+        return missing, tuple(self._drop()) if self._total > self._budget else ()
+
+    def _drop(self) -> Iterator[bytes]:
+        for key in [key for key in self._sizes if key not in self._wanted]:
+            if self._total <= self._budget:
+                return
             self._total -= self._sizes.pop(key)
-            dropped.append(key)
-        return missing, tuple(dropped)
+            yield key
+
+    def release(self, blobs: Iterable[bytes]) -> None:
+        """What needs `blobs` was sent after them, or never will be. As often as `want`."""
+        for key in blobs:
+            self._wanted[key] -= 1
+            if not self._wanted[key]:
+                del self._wanted[key]
 
     def forget(self, key: bytes) -> None:
         """A blob did not get through."""

@@ -24,6 +24,7 @@ from skyward.wire.messages import (
     Exchange,
     Feed,
     Finished,
+    Need,
     Output,
     Shutdown,
     Started,
@@ -33,6 +34,7 @@ from skyward.wire.messages import (
 from skyward.worker.blobs import BlobStore
 from skyward.worker.execute import Functions, input_streams
 from skyward.worker.executor import Executor
+from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
 from skyward.worker.outbox import Outbox
 from skyward.worker.slots import ProcessSlot, ThreadSlot
@@ -75,6 +77,7 @@ class Agent:
         self._node = node
         self._slots = slots
         self._processes = processes
+        self._holds = Holds(self.store)
         self._codes: dict[bytes, Code] = {}
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
@@ -122,6 +125,7 @@ class Agent:
         self._outbox.put(Started(task), urgent=False, wait=False)
 
     def _finished(self, event: Finished) -> None:
+        self._holds.ended(event.task)
         self._outbox.put(event, urgent=True, wait=False)
 
     def _replace_slot(self) -> None:
@@ -143,6 +147,8 @@ class Agent:
     def emit(self, event: Event) -> None:
         """Queue an event of a running task; waits while the client is too far behind."""
         self._emitted += 1
+        if isinstance(event, Need):
+            self._holds.consumed(event)
         self._outbox.put(event, urgent=not self._burst, wait=True)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
@@ -193,7 +199,10 @@ class Agent:
                 self._codes[command.digest] = command
             case Cancel(task, recall):
                 self._executor.cancel(task, recall=recall)
-            case Credit() | Feed():
+            case Credit():
+                self._executor.relay(command)
+            case Feed():
+                self._holds.fed(command)
                 self._executor.relay(command)
             case Drop(keys):
                 self.store.drop(keys)
@@ -206,6 +215,7 @@ class Agent:
 
     def _submit(self, submit: Submit) -> None:
         job = Job(submit, self._codes[submit.code])
+        self._holds.submitted(submit.task, (job.code.payload, submit.call))
         job.inputs = input_streams(job, self, lambda blob: self.store.map(blob.key))
         self._executor.submit(job)
         if not self._ticking:

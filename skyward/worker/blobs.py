@@ -9,6 +9,8 @@ import os
 import secrets
 import tempfile
 import threading
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = ["BlobStore", "StoredBlob", "map_private"]
@@ -38,18 +40,20 @@ class BlobStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._blobs: dict[bytes, StoredBlob] = {}
+        self._holders: Counter[bytes] = Counter()
+        self._dropped: set[bytes] = set()
 
     def reserve(self, size: int) -> StoredBlob:
         """Room for a blob, empty: write it to the descriptor, and `publish` or `discard` it then."""
         return StoredBlob(_anonymous(), size)
 
     def publish(self, key: bytes, blob: StoredBlob) -> None:
-        """Make the blob readable under `key`."""
+        """Make the blob readable under `key`. One that is there already stays: it has the same bytes."""
         with self._lock:
-            old = self._blobs.pop(key, None)
-            self._blobs[key] = blob
-        if old is not None:
-            os.close(old.fd)
+            self._dropped.discard(key)
+            kept = self._blobs.setdefault(key, blob)
+        if kept is not blob:
+            os.close(blob.fd)
 
     def discard(self, blob: StoredBlob) -> None:
         """Give up a blob that was never published."""
@@ -102,12 +106,32 @@ class BlobStore:
             blob = self._blobs[key]
             return map_private(blob.fd, blob.size)
 
-    def drop(self, keys: tuple[bytes, ...]) -> None:
-        """Forget these blobs. Memory goes when the last task that mapped it ends."""
+    def drop(self, keys: Iterable[bytes]) -> None:
+        """Forget these blobs, those that are held once they are not. Memory goes when the last map of it does."""
         with self._lock:
-            gone = [blob for key in keys if (blob := self._blobs.pop(key, None)) is not None]
-        for blob in gone:
-            os.close(blob.fd)
+            self._dropped.update(key for key in keys if key in self._blobs)
+            self._clear(keys)
+
+    def hold(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Keep those of these blobs that there are until `release`, even if they are dropped; which those are."""
+        with self._lock:
+            held = [key for key in keys if key in self._blobs]
+            self._holders.update(held)
+            return held
+
+    def release(self, keys: Iterable[bytes]) -> None:
+        """End as many holds, one for each time that a key is given."""
+        with self._lock:
+            self._holders.subtract(keys)
+            self._clear(keys)
+
+    def _clear(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            if self._holders[key] <= 0:
+                del self._holders[key]
+                if key in self._dropped:
+                    self._dropped.discard(key)
+                    os.close(self._blobs.pop(key).fd)
 
 
 def _anonymous() -> int:

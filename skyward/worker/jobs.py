@@ -129,8 +129,9 @@ class InputStream:
                     raise self.decode(self._failure).rebuild()
                 raise StopIteration
             payload = self._items.popleft()
+        value = self.decode(payload)  # first: what was consumed may be dropped
         self._consumed += cost(payload)
         if self._consumed >= WINDOW // 4 or not self._items:
             self.need(Need(self.task, self.index, self._consumed))
             self._consumed = 0
-        return self.decode(payload)
+        return value

@@ -152,7 +152,9 @@ class ProcessSlot:
         self._tell(("interrupt", reason))
 
     def _relay(self, command: Credit | Feed) -> None:
-        paths = self._paths(list(command.items)) if isinstance(command, Feed) else {}
+        paths: dict[bytes, tuple[str, int]] = {}
+        if isinstance(command, Feed):
+            paths = self._paths([*command.items, command.failure] if command.failure else [*command.items])
         self._tell(("relay", command, paths))
 
     def _tell(self, message: object) -> None:

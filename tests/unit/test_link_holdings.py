@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from skyward.link.holdings import Holdings
 
@@ -25,18 +25,25 @@ class Node(RuleBasedStateMachine):
         super().__init__()
         self.holdings = Holdings(BUDGET)
         self.held: list[bytes] = []
-        self.last: set[bytes] = set()
+        self.calls: list[list[bytes]] = []
 
     @rule(wanted=st.lists(keys, max_size=4, unique=True))
     def want(self, wanted: list[bytes]) -> None:
+        self.calls.append(wanted)
         missing, dropped = self.holdings.want(blobs(*wanted))
         assert list(missing) == [key for key in wanted if key not in self.held]
         self.held = [key for key in self.held if key not in wanted] + wanted
-        assert list(dropped) == self.held[: len(dropped)]
-        assert not {*dropped} & {*wanted}
+        free = [key for key in self.held if all(key not in call for call in self.calls)]
+        assert list(dropped) == free[: len(dropped)]
         if dropped:  # and no more than it must
-            assert sum(SIZES[key] for key in self.held[len(dropped) - 1 :]) > BUDGET
-        self.held, self.last = self.held[len(dropped) :], set(wanted)
+            assert sum(SIZES[key] for key in self.held if key not in dropped[:-1]) > BUDGET
+        self.held = [key for key in self.held if key not in dropped]
+        assert self.holdings.nbytes <= BUDGET or dropped == tuple(free)
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        self.holdings.release(self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1))))
 
     @rule(key=keys)
     def forget(self, key: bytes) -> None:
@@ -48,38 +55,56 @@ class Node(RuleBasedStateMachine):
         assert [key for key in SIZES if key in self.holdings] == sorted(self.held)
         assert self.holdings.nbytes == sum(SIZES[key] for key in self.held)
 
-    @invariant()
-    def the_budget_holds_but_for_one_large_call(self) -> None:
-        assert self.holdings.nbytes <= BUDGET or set(self.held) <= self.last
+    def teardown(self) -> None:
+        for call in self.calls:
+            self.holdings.release(call)
+        self.holdings.want({})
+        assert self.holdings.nbytes <= BUDGET
 
 
 TestNode = Node.TestCase
 TestNode.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
 
 
+def use(holdings: Holdings, *sizes: int) -> tuple[list[int], list[int]]:
+    """A call with blobs of these sizes comes and goes; the sizes of what is sent and of what is dropped."""
+    wanted = blobs(*(key for key, size in SIZES.items() if size in sizes))
+    missing, dropped = holdings.want(wanted)
+    holdings.release(wanted)
+    return [SIZES[key] for key in missing], [SIZES[key] for key in dropped]
+
+
 def test_a_blob_that_is_used_again_outlives_one_that_is_not() -> None:
     holdings = Holdings(BUDGET)
-    thirty, fifty, sixty = (key for key, size in SIZES.items() if size in (30, 50, 60))
-    holdings.want(blobs(thirty))
-    holdings.want(blobs(fifty))
-    holdings.want(blobs(thirty))
-    missing, dropped = holdings.want(blobs(sixty))
-    assert (list(missing), dropped) == ([sixty], (fifty,))
+    for size in (30, 50, 30):
+        use(holdings, size)
+    assert use(holdings, 60) == ([60], [50])
 
 
 def test_a_call_larger_than_the_budget_goes_over_it_and_the_next_call_clears_up() -> None:
     holdings = Holdings(BUDGET)
-    one, large, huge = (key for key, size in SIZES.items() if size in (1, 101, 300))
-    assert holdings.want(blobs(large, huge))[1] == ()
+    assert use(holdings, 101, 300) == ([101, 300], [])
     assert holdings.nbytes == 401
-    assert holdings.want(blobs(one))[1] == (large, huge)
+    assert use(holdings, 1) == ([1], [101, 300])
+
+
+def test_what_a_call_waits_for_is_not_dropped_for_another() -> None:
+    holdings = Holdings(BUDGET)
+    waiting = blobs(*(key for key, size in SIZES.items() if size == 60))
+    holdings.want(waiting)
+    holdings.want(waiting)
+    assert use(holdings, 50) == ([50], [])
+    holdings.release(waiting)
+    assert use(holdings, 100) == ([100], [50])
+    holdings.release(waiting)
+    assert use(holdings, 1) == ([1], [60, 100])
 
 
 def test_what_did_not_get_through_is_sent_again() -> None:
     holdings = Holdings(BUDGET)
+    use(holdings, 30)
     (key,) = (key for key, size in SIZES.items() if size == 30)
-    holdings.want(blobs(key))
     holdings.forget(key)
     holdings.forget(key)
-    assert list(holdings.want(blobs(key))[0]) == [key]
+    assert use(holdings, 30) == ([30], [])
     assert holdings.nbytes == 30

@@ -66,16 +66,49 @@ def test_buffers_of_more_dimensions_are_kept_flat() -> None:
     store.drop((key,))
 
 
-def test_a_blob_that_comes_again_replaces_the_old_one_and_closes_it() -> None:
+def come(store: BlobStore, key: bytes, data: bytes) -> None:
+    blob = store.reserve(len(data))
+    os.write(blob.fd, data)
+    store.publish(key, blob)
+
+
+def test_a_blob_that_comes_again_is_kept_once() -> None:
     before = open_blobs()
     store = BlobStore()
-    for data in (b"one", b"other"):
-        blob = store.reserve(len(data))
-        os.write(blob.fd, data)
-        store.publish(b"key", blob)
-    assert bytes(store.map(b"key")) == b"other"
+    come(store, b"key", b"content")
+    path = store.get(b"key").path
+    come(store, b"key", b"content")
+    assert store.get(b"key").path == path  # which another process may be about to open
     assert open_blobs() == before + 1
     store.drop((b"key",))
+    assert open_blobs() == before
+
+
+def test_what_is_held_outlives_its_drop_and_goes_with_its_last_holder() -> None:
+    before = open_blobs()
+    store = BlobStore()
+    come(store, b"key", b"content")
+    assert store.hold([b"key", b"never there", b"key"]) == [b"key", b"key"]
+    store.drop([b"key"])
+    store.release([b"key"])
+    assert bytes(store.map(b"key")) == b"content"
+    store.release([b"key"])
+    assert open_blobs() == before
+    with pytest.raises(KeyError):
+        store.get(b"key")
+
+
+def test_what_comes_again_while_it_is_held_is_dropped_no_more() -> None:
+    before = open_blobs()
+    store = BlobStore()
+    come(store, b"key", b"content")
+    store.hold([b"key"])
+    store.drop([b"key"])
+    come(store, b"key", b"content")
+    store.release([b"key"])
+    assert bytes(store.map(b"key")) == b"content"
+    store.drop([b"key"])
+    assert open_blobs() == before
 
 
 def test_a_blob_that_did_not_come_whole_is_given_up() -> None:
