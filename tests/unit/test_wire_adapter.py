@@ -1,0 +1,216 @@
+"""The worker-adapter protocol: what is written is read as it was, and nothing else is read at all."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward.provider import Access, Instance, LocalAccess, SSHAccess
+from skyward.values import FrozenMap
+from skyward.wire import adapter as wire
+from skyward.wire.adapter import LINE_BYTES, Malformed, decode, encode, proof_of
+
+pytestmark = pytest.mark.unit
+
+names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=20)
+amounts = st.floats(0, 1e12)
+sets = st.frozensets(names, max_size=4)
+hosts = st.from_regex(r"[a-z0-9][a-z0-9.]{0,20}", fullmatch=True)
+accesses: st.SearchStrategy[Access] = st.one_of(
+    st.builds(LocalAccess, host=hosts.map("127.{}".format), directory=names),
+    st.builds(
+        SSHAccess,
+        host=hosts,
+        port=st.none() | st.integers(1, 65535),
+        user=st.none() | hosts,
+        client_keys=st.lists(names, max_size=2).map(tuple),
+        known_hosts=st.none() | names,
+        host_key=st.none() | st.just("ssh-ed25519 AAAAC3Nz me@here"),
+        config=st.none() | st.just("none"),
+        directory=st.none() | names,
+        grace=amounts,
+        python=st.none() | names,
+    ),
+)
+instances = st.builds(
+    Instance,
+    id=names,
+    status=st.sampled_from(["provisioning", "running", "exited"]),
+    access=st.none() | accesses,
+    address=hosts,
+    public_address=hosts,
+    interface=names,
+    spot=st.booleans(),
+    hourly_price=amounts,
+)
+messages = st.one_of(
+    st.builds(wire.Challenge, names),
+    st.builds(wire.Proof, names, names),
+    st.builds(wire.Welcome, names),
+    st.builds(
+        wire.Heartbeat,
+        adapter_id=names,
+        max_worker_groups=st.integers(-1, 10_000),
+        workers_per_group=st.integers(1, 64),
+        capabilities=sets,
+        resources=st.dictionaries(names, amounts, max_size=4).map(FrozenMap),
+        hourly_price=amounts,
+        worker_group_ids=st.lists(names, max_size=4).map(tuple),
+    ),
+    st.just(wire.HeartbeatEcho()),
+    st.builds(wire.StartWorkerGroup, names, st.just(""), sets),
+    st.builds(wire.ShutdownWorkerGroup, names, st.text("abc0-", max_size=9)),
+    st.builds(
+        wire.Answer,
+        request=names,
+        worker_group_id=names,
+        command=st.sampled_from(["start", "shutdown", "unknown"]),
+        status=st.sampled_from(
+            ["success", "too_much", "id_not_specified", "id_not_found", "unknown_action", "group_shutdown"]
+        ),
+        worker_ids=st.lists(names, max_size=3).map(tuple),
+        capabilities=sets,
+        workers=st.lists(instances, max_size=2).map(tuple),
+        reason=names.map("{}\nand so on".format),
+    ),
+    st.builds(wire.Goodbye, names),
+)
+
+HEARTBEAT: dict[str, Any] = json.loads(encode(wire.Heartbeat("a", 2)))
+
+
+@given(messages)
+def test_a_message_arrives_as_it_was_sent(message: wire.Message) -> None:
+    line = encode(message)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+
+
+def answer(access: Access | None) -> wire.Answer:
+    return wire.Answer("r", "g", "start", "success", workers=(Instance("g", "running", access),))
+
+
+SSH: dict[str, Any] = json.loads(encode(answer(SSHAccess("h"))))["workers"][0]["access"]
+
+
+def refused(line: bytes) -> bool:
+    """Whether it is, in one sentence; anything that it raises but that fails the test."""
+    said = ""
+    try:
+        decode(line)
+    except Malformed as error:
+        said = str(error)
+    assert len(said) < 500
+    assert "\n" not in said
+    return bool(said)
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_refused(noise: bytes) -> None:
+    assert refused(noise)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(message=messages, data=st.data())
+def test_a_message_with_a_part_replaced_is_refused_or_is_another_message(message: wire.Message, data: Any) -> None:
+    """Every field in turn holds something else: it is read whole, or refused, and nothing else can happen."""
+    words = json.loads(encode(message))
+    spot = data.draw(st.sampled_from(sorted(words)))
+    words[spot] = data.draw(json_values)
+    line = json.dumps(words).encode() + b"\n"
+    if not refused(line):
+        read = decode(line)
+        assert isinstance(read, wire.UnknownCommand) or decode(encode(read)) == read
+
+
+@given(message=messages, data=st.data())
+def test_a_message_cut_or_bent_is_refused_or_is_another_message(message: wire.Message, data: Any) -> None:
+    line = encode(message)
+    at = data.draw(st.integers(0, len(line) - 2))
+    assert refused(line[:at])
+    bent = line[:at] + data.draw(st.binary(min_size=1, max_size=2)) + line[at + 1 :]
+    if not refused(bent):
+        assert isinstance(bent.decode(), str)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"[" * 60_000, "no JSON"),
+        (b'{"v":1,"type":' + b"[" * 30_000 + b"]" * 30_000 + b"}", "no"),
+        (b" " * (LINE_BYTES + 1), "65537 bytes"),
+        (b'{"v":' + b"1" * 5000 + b"}", "no JSON"),
+        (b'{"v":1,"v":1,"type":"heartbeat_echo"}', "twice"),
+        (b'{"v":2,"type":"heartbeat_echo"}', "not of version 1"),
+        (b'{"v":true,"type":"heartbeat_echo"}', "not of version 1"),
+        (b'{"v":1,"type":"heartbeat_echo","more":1}', "too many or too few: 'more'"),
+        (b'{"v":1,"type":"challenge"}', "too many or too few: 'nonce'"),
+        (b'{"v":1,"type":"challenge","nonce":"\\ud800"}', "printable"),
+        (b'{"v":1,"type":"challenge","nonce":""}', "empty"),
+        (b'{"v":1,"type":"dance"}', "request"),
+        (b"null", "no JSON object"),
+        (b"cbuiltins\neval\n(S'1'\ntR.", "no JSON"),
+        (json.dumps({**HEARTBEAT, "hourly_price": float("nan")}).encode(), "NaN"),
+        (json.dumps({**HEARTBEAT, "hourly_price": -1}).encode(), "at least 0"),
+        (json.dumps({**HEARTBEAT, "hourly_price": True}).encode(), "at least 0"),
+        (json.dumps({**HEARTBEAT, "hourly_price": 0}).replace("0", "1e999").encode(), "at least 0|whole"),
+        (json.dumps({**HEARTBEAT, "max_worker_groups": -2}).encode(), "from -1"),
+        (json.dumps({**HEARTBEAT, "worker_group_ids": ["g"] * 1001}).encode(), "at most 1000"),
+    ],
+)
+def test_what_is_wrong_is_said(line: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        decode(line)
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        {"kind": "local", "host": "10.0.0.1", "directory": "/x"},
+        {"kind": "local", "host": "127.0.0.1", "directory": "/x", "python": "/tmp/evil"},
+        {"kind": "exec", "command": "rm"},
+        {"kind": ["local"]},
+        {**SSH, "host": "-oProxyCommand=x"},
+        {**SSH, "config": "/tmp/evil"},
+        {**SSH, "host_key": "one\nmore"},
+    ],
+)
+def test_a_machine_that_would_run_something_here_is_refused(access: dict[str, Any]) -> None:
+    words = json.loads(encode(answer(None)))
+    words["workers"][0]["access"] = access
+    assert refused(json.dumps(words).encode())
+
+
+def test_the_interpreter_of_a_local_machine_is_the_controllers_choice() -> None:
+    there = LocalAccess("127.0.0.1", "/x", python="/elsewhere/python")
+    message = decode(encode(answer(there)))
+    assert isinstance(message, wire.Answer)
+    assert message.workers[0].access == LocalAccess("127.0.0.1", "/x")
+
+
+def test_what_the_other_side_would_refuse_is_not_sent() -> None:
+    with pytest.raises(Malformed):
+        encode(wire.Goodbye("x" * 100_000))
+    with pytest.raises(Malformed, match="SSH configuration"):
+        encode(answer(SSHAccess("h", config="c")))
+
+
+def test_an_unknown_command_can_still_be_answered() -> None:
+    assert decode(b'{"v":1,"type":"dance","request":"r-1","steps":3}') == wire.UnknownCommand("r-1")
+
+
+def test_a_proof_is_good_for_one_side_one_challenge_and_one_token() -> None:
+    proof = proof_of("token", "adapter", "c", "n")
+    others = [("other", "adapter", "c", "n"), ("token", "controller", "c", "n"), ("token", "adapter", "d", "n")]
+    assert proof == proof_of("token", "adapter", "c", "n")
+    assert proof not in {proof_of(token, role, c, n) for token, role, c, n in others}  # type: ignore[arg-type]
+    assert "token" not in proof
