@@ -144,7 +144,7 @@ class Compute:
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
-        for reason in filter(None, _on_loop(lambda: [pool.unfit(demand.needs) for demand in floor])):
+        if reason := _on_loop(lambda: pool.unfit(floor)):
             raise NoGroupFitsError(f"request_resources asks for {reason}.")
         background.call_soon(pool.request_resources, tuple(floor))
 

@@ -4,55 +4,27 @@ One pure step, `message, now -> effects`. The asyncio shell (`skyward.control.po
 (`skyward.simulator`) drive this same class; they differ in the clock, and in who carries the effects out.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.autoscaler import Autoscaler
 from skyward.control.budget import LAST, LEAD, Ledger
 from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.control.places import Place
 from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
+from skyward.control.plane_settings import PlaneSettings
 from skyward.control.reconciler import Reconciler
-from skyward.control.requesting import Limits
 from skyward.control.tasks import TaskManager
 from skyward.control.view import View
+from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot
 from skyward.specs.needs import Needs
 
-__all__ = ["ControlPlane", "PlaneSettings"]
+__all__ = ["ControlPlane"]
 
 RECALL_TICK = 0.05
 """Seconds between looks at tasks that wait on a node they have no slot on."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneSettings:
-    """What a control plane is made with. Times in seconds.
-
-    Attributes:
-        places: where the machines of each group come from, the preferred place first.
-        thresholds: nodes of each group that must be up before work starts; a group left out needs its minimum.
-        retries: how often a task is sent again after its node died.
-        cooldown, idle_timeout: of the autoscaler.
-        tick: between checks of the nodes against what is wanted, and of the deadlines.
-        max_nodes: over all groups; None for no limit but theirs.
-        budget: USD in all; None for no limit.
-        look_gap: at least, between looks of the autoscaler that new tasks cause.
-    """
-
-    groups: tuple[Group, ...]
-    places: Mapping[str, tuple[Place, ...]]
-    thresholds: Mapping[str, int] = field(default_factory=dict)
-    retries: int = 3
-    cooldown: float = 30.0
-    idle_timeout: float = 60.0
-    tick: float = 15.0
-    max_nodes: int | None = None
-    budget: float | None = None
-    look_gap: float = 0.05
-    limits: Limits = field(default_factory=Limits)
 
 
 class ControlPlane:
@@ -222,6 +194,17 @@ class ControlPlane:
         return frozenset(needs for needs in self.tasks.shapes() if not any(group.can_hold(needs) for group in able))
 
     # How many.
+
+    def unfit(self, floor: Sequence[Demand]) -> str:
+        """What is wrong with a floor that the pool could never hold, at its largest; empty where it could."""
+        for demand in floor:
+            if reason := self.tasks.unfit(demand.needs):
+                return reason
+        if floor and not floor_nodes(tuple(self.groups.values()), floor, {}):
+            asked = ", ".join(f"{demand.count} times {demand.needs}" for demand in floor)
+            most = ", ".join(f"{group.max} of {name!r}" for name, group in self.groups.items())
+            return f"{asked}, which do not fit into the most nodes that the pool may have: {most}"
+        return ""
 
     def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[Effect]) -> None:
         for name, (least, most) in bounds.items():

@@ -31,7 +31,6 @@ from skyward.control.work import Arrived, BroadcastWork, Work
 from skyward.errors import NodeStartError, PoolClosedError, UsageError
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.specs.needs import Needs
 from skyward.wire.messages import (
     Blob,
     Credit,
@@ -48,6 +47,7 @@ from skyward.wire.payload import blobs_of
 
 if TYPE_CHECKING:
     from skyward.control.work import Sink
+    from skyward.specs.needs import Needs
 
 __all__ = ["Pool"]
 
@@ -347,9 +347,9 @@ class Pool:
         """Keep room for these, whether it is used or not."""
         self._tell(plane.Floor(tuple(floor)))
 
-    def unfit(self, needs: Needs) -> str:
-        """What is wrong with `needs`, where no node could ever hold them; empty where one could."""
-        return self._ready().tasks.unfit(needs)
+    def unfit(self, floor: Sequence[Demand]) -> str:
+        """What is wrong with `floor`, where the pool could never hold it at its largest; empty where it could."""
+        return self._ready().unfit(floor)
 
     def fund(self, budget: float | None) -> None:
         """Change the budget."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from skyward.control.launching import START_TIMEOUT, Launcher
-from skyward.control.plane import ControlPlane, PlaneSettings
+from skyward.control.plane import ControlPlane
+from skyward.control.plane_settings import PlaneSettings
 from skyward.control.requesting import Limits
 from skyward.scaling.registry import find_policy
 from skyward.specs import Options

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from skyward.control.places import Place
-from skyward.control.plane import PlaneSettings
+from skyward.control.plane_settings import PlaneSettings
 from skyward.control.requesting import Limits
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group

@@ -141,6 +141,8 @@ def test_room_that_was_requested_is_there_before_any_task() -> None:
         until(pool, lambda now: [node.group for node in now.nodes] == ["cpu"])
         with pytest.raises(sky.NoGroupFitsError, match="request_resources asks for 2 GPU"):
             sky.request_resources({"GPU": 2})
+        with pytest.raises(sky.NoGroupFitsError, match="3 times 1 GPU, which do not fit into the most nodes"):
+            sky.request_resources(({"GPU": 1}, 3))
 
 
 def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -> None:

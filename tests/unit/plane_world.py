@@ -6,8 +6,9 @@ from typing import Any
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.places import Place
-from skyward.control.plane import ControlPlane, PlaneSettings
+from skyward.control.plane import ControlPlane
 from skyward.control.plane_messages import Decided, Effect, Message, Open, Tick
+from skyward.control.plane_settings import PlaneSettings
 from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Group
 from skyward.specs.needs import NOTHING, Needs
