@@ -199,25 +199,31 @@ find_uv() {
   return 1
 }
 
-# fetch_uv_with PYTHON
+# fetch_uv_with PYTHON: 1 where it has no pip. One that has it, and gets nothing, is the end: others get no more.
 fetch_uv_with() {
   "$1" -c '' 2>/dev/null || return 1
   rm -rf "$root/uv.new"
-  if "$1" -m venv "$root/uv.new" && "$root/uv.new/bin/python" -m pip install --disable-pip-version-check 'uv>=0.8'; then
-    :
-  else
+  if "$1" -m venv "$root/uv.new"; then
+    set -- "$root/uv.new/bin/python" -m pip install
+  elif "$1" -m pip --version; then
     rm -rf "$root/uv.new"
-    "$1" -m pip install --disable-pip-version-check --target "$root/uv.new" 'uv>=0.8' || return 1
+    set -- "$1" -m pip install --target "$root/uv.new"
+  else
+    return 1
   fi
+  "$@" --quiet --disable-pip-version-check --retries 2 'uv>=0.8' || {
+    echo 'uv is not here and pip could not fetch it: install uv on this machine, or see that pip reaches its index'
+    exit 1
+  }
   rm -rf "$root/uv"
   mv "$root/uv.new" "$root/uv"
 }
 
 fetch_uv() {
-  fetch_uv_with "python${minor}" || fetch_uv_with python3 || {
+  fetch_uv_with "python$minor" || fetch_uv_with python3 || {
     install_packages python3-venv && fetch_uv_with python3
   } || {
-    echo "uv is not here and could not be fetched: install uv on this machine, or python3 with python3-venv, and see that pip reaches its index"
+    echo 'uv is not here, and no Python with pip to fetch it: install uv on this machine, or python3 with python3-venv'
     exit 1
   }
   find_uv || {
