@@ -1,5 +1,7 @@
 """`sky.SSH(hosts=[...])`: nodes on machines of your own, reached over SSH. They are lent, never created nor ended."""
 
+import asyncio
+import contextlib
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -12,6 +14,8 @@ from skyward.specs import Spec
 from skyward.values import number, of_type, strings
 
 __all__ = ["SSH"]
+
+_FREE_WITHIN = 10.0
 
 type _Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -113,6 +117,7 @@ class _SSHProvider:
         self._settings = settings
         self._free = deque(self._machine(number, host) for number, host in enumerate(settings.hosts, 1))
         self._lent: dict[str, Instance] = {}
+        self._given_back = asyncio.Event()
 
     def _machine(self, number: int, text: str) -> Instance:
         user, host, port = _parse(text)
@@ -145,7 +150,15 @@ class _SSHProvider:
         return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer, notes=notes)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Machines that are free, those that were given back last coming last: what was lost is tried last."""
+        """Machines that are free, those that were given back last coming last: what was lost is tried last.
+
+        Where none is, one may be about to be: a lost node is asked for again before its machine is given back.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FREE_WITHIN):
+                while not self._free:
+                    self._given_back.clear()
+                    await self._given_back.wait()
         if not self._free:
             raise ProvisioningError(f"all {len(self._settings.hosts)} hosts are in use")
         lent = [self._free.popleft() for _ in range(min(count, len(self._free)))]
@@ -162,6 +175,7 @@ class _SSHProvider:
             instance = self._lent.pop(instance_id, None)
             if instance is not None:
                 self._free.append(instance)
+                self._given_back.set()
 
     async def teardown(self, cluster: Cluster) -> None:
         """Nothing is left to remove."""

@@ -1,0 +1,153 @@
+"""Who is let in: only machines with the right host key, only clients with the pool's token; and what a refusal says."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.link.channel import Channel
+from skyward.link.launch import start_worker
+from skyward.provider import Cluster, InstanceType, Offer
+from skyward.wire.bulk import GET, MISSING, Request
+from skyward.wire.messages import Shutdown
+from tests.machines.conftest import hosts
+from tests.machines.machine import Machine, Network
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+
+CLUSTER = Cluster("ssh", "pool", sky.Spec(), Offer("ssh", InstanceType("host", 1, 1)))
+
+
+@sky.function
+def name() -> str:
+    return socket.gethostname()
+
+
+def refusal(provider: sky.SSH) -> str:
+    """Why a pool of one node cannot be opened."""
+    with pytest.raises(sky.ProvisioningError) as caught:
+        sky.Compute(provider=provider, nodes=1, max_provision_attempts=1, provision_retry_delay=0).open()
+    return str(caught.value)
+
+
+def test_a_machine_with_another_host_key_is_refused(network: Network) -> None:
+    machine = network.add()
+    provider = hosts(network)
+    machine.kill()
+    machine.renew_host_key()
+    machine.boot()
+    said = refusal(provider)
+    assert f"root@{machine.address} shows another host key than {provider.known_hosts} has for it" in said
+    assert said.count("\n") == 0
+
+
+def test_a_machine_without_a_known_host_key_is_refused(network: Network) -> None:
+    machine = network.add()
+    provider = replace(hosts(network), known_hosts=network.known_hosts())
+    assert f"the host key of root@{machine.address} is not in {provider.known_hosts}" in refusal(provider)
+
+
+def test_a_key_that_does_not_fit_is_refused(network: Network, tmp_path: Path) -> None:
+    network.add()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    assert "lets none of our keys in" in refusal(replace(hosts(network), client_keys=tmp_path / "key"))
+
+
+def test_the_configuration_of_ssh_counts(network: Network, tmp_path: Path) -> None:
+    """Names, users and keys of a configuration file; and the second machine is behind the first."""
+    jump, inner = network.add(), network.add()
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host *\n  User root\n  IdentityFile {network.key}\n  UserKnownHostsFile {network.known_hosts(jump, inner)}\n"
+        f"Host jump\n  HostName {jump.address}\n  HostKeyAlias {jump.address}\n"
+        f"Host inner\n  HostName {inner.address}\n  HostKeyAlias {inner.address}\n  ProxyJump jump\n"
+    )
+    provider = sky.SSH(hosts=["inner"], config=config, python=sys.executable)
+    with sky.Compute(provider=provider, nodes=1) as pool:
+        assert name() >> pool == inner.name
+        assert "ESTABLISHED" in connections(jump, inner)
+
+
+def connections(machine: Machine, to: Machine) -> str:
+    """The connections of one machine to another."""
+    inside = ["nsenter", "--target", str(machine.pids()[0]), "--net"]
+    shown = subprocess.run([*inside, "ss", "-tn", "dst", to.address], capture_output=True, text=True, check=True)
+    return shown.stdout.replace("ESTAB", "ESTABLISHED")
+
+
+def test_a_first_meeting_is_said_and_held_to(
+    network: Network, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = network.add()
+    config = tmp_path / "config"
+    config.write_text(f"Host *\n  UserKnownHostsFile {tmp_path / 'known'}\n")
+    provider = replace(hosts(network), known_hosts=None, config=config)
+    for _ in range(2):
+        with sky.Compute(provider=provider, nodes=1) as pool:
+            assert name() >> pool == machine.name
+    assert caplog.text.count(f"{machine.address} was met for the first time") == 1
+    machine.kill()
+    machine.renew_host_key()
+    machine.boot()
+    assert "shows another host key than the known hosts has for it" in refusal(provider)
+
+
+def worker_ports(machine: Machine) -> list[tuple[str, int]]:
+    """Where processes of a machine listen, but for its sshd."""
+    inside = ["nsenter", "--target", str(machine.pids()[0]), "--net"]
+    shown = subprocess.run([*inside, "ss", "-tlnH"], capture_output=True, text=True, check=True)
+    found = [line.split()[3].rpartition(":") for line in shown.stdout.splitlines()]
+    return [(host, int(port)) for host, _, port in found if port != "22"]
+
+
+def test_a_worker_is_not_on_the_network(network: Network) -> None:
+    machine = network.add()
+    with sky.Compute(provider=hosts(network), nodes=1):
+        ports = worker_ports(machine)
+        assert len(ports) == 2
+        for host, port in ports:
+            assert host == "127.0.0.1"
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((machine.address, port), timeout=5)
+
+
+def test_a_stranger_at_the_ports_is_refused(network: Network) -> None:
+    """Even through the tunnel: who does not know the pool's token is not listened to."""
+    network.add()
+    asyncio.run(_strange(network))
+
+
+async def _strange(network: Network) -> None:
+    (instance,) = (await hosts(network).create_provider().provision(CLUSTER, 1))[1]
+    assert instance.access is not None
+    token, other = b"t" * 32, b"o" * 32
+    worker = await start_worker(instance.access, {"SKYWARD_NODE_ID": "0", "SKYWARD_TOKEN": token.hex()}, 30)
+    try:
+        hello = worker.hello
+        lost = asyncio.get_running_loop().create_future()
+        stranger = Channel(hello.address, other, 3, lambda event: None, lost.set_result, dial=hello.dial)
+        await stranger.connect()
+        stranger.send(Shutdown())
+        assert "has not answered" in await lost
+        await stranger.close()
+        assert await asyncio.to_thread(_bulk_answers, hello.bulk, other) == b""
+        assert await asyncio.to_thread(_bulk_answers, hello.bulk, token) == MISSING
+        friend = Channel(hello.address, token, 10, lambda event: None, lambda reason: None, dial=hello.dial)
+        await friend.connect()
+        friend.send(Shutdown())
+        assert await worker.exited() == "its process ended with status 0"
+        await friend.close()
+    finally:
+        await worker.stop()
+
+
+def _bulk_answers(address: str, token: bytes) -> bytes:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(Request(token, GET, b"k" * 32, 0).write())
+        return connection.recv(1)
