@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_what_makes_another_environment() -> None:
     same = [plan(directory="/opt/x"), plan(plugins=(PluginStep("p", "true"),)), plan(bootstrap_timeout=9.0)]
     assert {each.image_hash for each in same} == {base.image_hash}
     others = [
-        plan(python="3.12"),
+        plan(python="3.12" if sys.version_info[:2] != (3, 12) else "3.13"),
         plan(pip=["numpy"]),
         plan(pip=["numpy"], pip_indexes=[PipIndex("https://host/simple", ["numpy"])]),
         plan(apt=["jq"]),
