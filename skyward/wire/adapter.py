@@ -160,9 +160,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """Either: this is the end. A controller wants no group any more; the groups of an adapter are gone."""
+    """Either: this is the end of the connection.
+
+    Attributes:
+        ends_groups: whether it is also the end of every group: an adapter's are gone, a controller wants none.
+    """
 
     reason: str
+    ends_groups: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +352,7 @@ _FIELDS: Mapping[type[Any], Mapping[str, Callable[[object, str], Any]]] = {
         "workers": several(_instance),
         "reason": sentence,
     },
-    Goodbye: {"reason": sentence},
+    Goodbye: {"reason": sentence, "ends_groups": boolean},
 }
 _TYPES: Mapping[str, type[Any]] = {
     "challenge": Challenge,

@@ -75,7 +75,7 @@ messages = st.one_of(
         workers=st.lists(instances, max_size=2).map(tuple),
         reason=names.map("{}\nand so on".format),
     ),
-    st.builds(wire.Goodbye, names),
+    st.builds(wire.Goodbye, names, st.booleans()),
 )
 
 HEARTBEAT: dict[str, Any] = json.loads(encode(wire.Heartbeat("a", 2)))
