@@ -1,16 +1,19 @@
 """Getting machines for the nodes of one group and starting workers on them: the provider's side of the shell."""
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from skyward.bootstrap import Plan, client_settings
 from skyward.control.node import Node
 from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
-from skyward.provider import Cluster, Instance
+from skyward.provider import Cluster, Instance, SSHAccess
 from skyward.scaling.snapshot import Group
-from skyward.specs import Nodes, Options, Spec
+from skyward.specs import Image, Nodes, Options, Spec
 
 __all__ = ["Launcher"]
 
@@ -38,6 +41,15 @@ class Launcher:
         self._clusters: dict[Place, Cluster] = {}
         self._preparing: dict[Place, asyncio.Lock] = {}
         self._instances: dict[str, Place] = {}
+        self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
+
+    @property
+    def start_within(self) -> float:
+        """Seconds in which a machine that runs must have become a node, at most."""
+        start = self._options.bootstrap_timeout or START_TIMEOUT
+        if all(provider_config(spec).name == "local" for spec in self._specs):
+            return start
+        return 2 * start + max(spec.image.bootstrap_timeout for spec in self._specs)  # to connect, and to start
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -92,7 +104,19 @@ class Launcher:
             NodeStartError: it did not come up.
         """
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
-        await node.start(self._environment(node), timeout)
+        await node.start(self._environment(node), timeout, await self._plan(node))
+
+    async def _plan(self, node: Node) -> Plan | None:
+        """What to make the node's environment from; None where it has one. Made once: all nodes get the same."""
+        access = node.instance.access
+        if not isinstance(access, SSHAccess) or access.python is not None:
+            return None
+        image = self._spec_of(node.instance).image
+        key = (image, access.directory)
+        if key not in self._plans:
+            make = partial(Plan.of, image, directory=access.directory, settings=_settings(os.environ))
+            self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
+        return await asyncio.shield(self._plans[key])
 
     def _environment(self, node: Node) -> Mapping[str, str]:
         worker, spec = self._options.worker, self._spec_of(node.instance)
@@ -148,6 +172,11 @@ class Launcher:
             network=NetworkInfo(interface=node.instance.interface),
         )
         return info.to_json()
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where packages come from, as this process is told it, but for files: those are on this machine."""
+    return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}
 
 
 def accelerator_info(spec: Spec) -> AcceleratorInfo | None:

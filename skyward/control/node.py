@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+from skyward.bootstrap import PhaseEvent, Plan
 from skyward.control.work import Work
 from skyward.link.bulk import BulkPath
 from skyward.link.channel import Channel
@@ -63,8 +64,8 @@ class Node:
         self._shipping: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
 
-    async def start(self, environment: Mapping[str, str], within: float) -> None:
-        """Start its worker and connect to it.
+    async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
+        """Start its worker, in the environment of `plan`, and connect to it.
 
         Raises:
             NodeStartError: the worker did not come up, or cannot be reached.
@@ -76,7 +77,7 @@ class Node:
         silence, grace = (access.grace, access.grace) if isinstance(access, SSHAccess) else (SILENCE, 0.0)
         self.phase = "worker"
         secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
-        self._worker = await start_worker(access, {**environment, **secret}, within)
+        self._worker = await start_worker(access, {**environment, **secret}, within, plan, self._report)
         hello = self._worker.hello
         self.address = hello.address
         if hello.machine:
@@ -89,6 +90,10 @@ class Node:
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
         await self._channel.connect()
         self.phase = "ready"
+
+    def _report(self, event: PhaseEvent) -> None:
+        if event.event == "started":
+            self.phase = event.phase
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from skyward.control.launching import START_TIMEOUT, Launcher
+from skyward.control.launching import Launcher
 from skyward.control.plane import ControlPlane
 from skyward.control.plane_settings import PlaneSettings
 from skyward.control.requesting import Limits
@@ -24,7 +24,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
     limits = Limits(
         refusals=options.max_provision_attempts or ATTEMPTS,
         request=options.provision_timeout or REQUEST_TIMEOUT,
-        boot=(options.bootstrap_timeout or START_TIMEOUT) + DEADLINE_SLACK,
+        boot=max(launcher.start_within for launcher in launchers.values()) + DEADLINE_SLACK,
         upscaling_speed=options.upscaling_speed,
         concurrent_launches=options.max_concurrent_launches,
         first_pause=1.0 if options.provision_retry_delay is None else options.provision_retry_delay,

@@ -5,9 +5,10 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from skyward.bootstrap import PhaseEvent, Plan
 from skyward.errors import NodeStartError
 from skyward.link.hello import Hello, WorkerProcess
 from skyward.link.ssh_worker import SSHWorker
@@ -18,17 +19,26 @@ __all__ = ["LocalWorker", "start_worker"]
 _LOG_LINES = 20
 
 
-async def start_worker(access: Access, environment: Mapping[str, str], within: float) -> WorkerProcess:
-    """The worker, listening.
+async def start_worker(
+    access: Access,
+    environment: Mapping[str, str],
+    within: float,
+    plan: Plan | None = None,
+    report: Callable[[PhaseEvent], None] | None = None,
+) -> WorkerProcess:
+    """The worker, listening, in the environment of `plan`; `report` is told how the making of that goes.
+
+    Where a machine is this one, or its access names an interpreter, it has its environment already.
 
     Raises:
-        NodeStartError: it did not come up `within` so many seconds. The message ends with the last lines of its log.
+        NodeStartError: the environment could not be made, or the worker did not come up `within` so many seconds. The
+            message ends with the last lines of the log.
     """
     match access:
         case LocalAccess():
             return await LocalWorker.start(access, environment, within)
         case SSHAccess():
-            return await SSHWorker.start(access, environment, within)
+            return await SSHWorker.start(access, environment, within, plan, report)
 
 
 class LocalWorker:

@@ -11,9 +11,11 @@ import logging
 import secrets
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
+from skyward.bootstrap import Mismatches, PhaseEvent, Plan, bootstrap, worker_environment
+from skyward.bootstrap.script import root
 from skyward.errors import NodeStartError
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
@@ -80,14 +82,22 @@ class SSHWorker:
         self._node = node
 
     @classmethod
-    async def start(cls, access: SSHAccess, environment: Mapping[str, str], within: float) -> Self:
-        """See `launch.start_worker`."""
-        deadline = asyncio.get_running_loop().time() + within
+    async def start(
+        cls,
+        access: SSHAccess,
+        environment: Mapping[str, str],
+        within: float,
+        plan: Plan | None,
+        report: Callable[[PhaseEvent], None] | None,
+    ) -> Self:
+        """See `launch.start_worker`. Connecting and starting have `within` seconds each; the plan has its own."""
         link = await SSHLink.open(access, within)
-        node = f"{_root(access.directory)}; node=$root/nodes/{secrets.token_hex(6)}"
+        node = f"{root(access.directory)}; node=$root/nodes/{secrets.token_hex(6)}"
         try:
-            async with asyncio.timeout_at(deadline):
-                return cls(access, link, await _start(access, link, environment, node), node)
+            python, variables = await _prepare(access, link, plan, report)
+            async with asyncio.timeout(within):
+                hello = await _start(access, link, {**variables, **environment}, node, python)
+            return cls(access, link, hello, node)
         except BaseException as error:
             await to_the_end(_stop(access, link, node))
             if isinstance(error, TimeoutError):
@@ -120,16 +130,28 @@ async def _stop(access: SSHAccess, link: SSHLink, node: str) -> None:
     await link.close()
 
 
-async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str], node: str) -> Hello:
-    """Where it listens, once it does."""
-    if access.python is None:
+async def _prepare(
+    access: SSHAccess, link: SSHLink, plan: Plan | None, report: Callable[[PhaseEvent], None] | None
+) -> tuple[str, dict[str, str]]:
+    """The interpreter of the worker, and variables that it needs."""
+    if access.python is not None:
+        return access.python, {}
+    if plan is None:
         raise NodeStartError(f"{access.target} has no environment for the worker: name one, `python='/path/to/python'`")
+    ready = await bootstrap(link, plan, report)
+    for sentence in Mismatches(ready.facts, access.target).at_join():
+        _logger.warning(sentence)
+    return ready.facts.executable, worker_environment(plan, ready)
+
+
+async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
+    """Where it listens, once it does."""
     lease = max(float(environment.get("SKYWARD_LEASE", 0)), access.grace + LEASE_BEYOND_GRACE)
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
     script = _START.format(
         node=node,
         exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
-        python=shlex.quote(access.python),
+        python=shlex.quote(python),
     )
     done = await link.run("sh", script.encode())  # as its input: what a command says, others on the machine can see
     if done.status:
@@ -139,15 +161,6 @@ async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str
     address, bulk = words["address"], words["bulk"]
     dial, bulk_dial = [await link.tunnel(*_split(each)) for each in (address, bulk)]
     return Hello(address, bulk_dial, words["pid"], dial, connection.split()[2])
-
-
-def _root(directory: str | None) -> str:
-    """The shell's assignment of our directory on the machine to `root`."""
-    if directory is None:
-        return '[ "$(id -u)" = 0 ] && root=/opt/skyward || root=$HOME/.skyward'
-    if directory.startswith("~/"):
-        return f"root=$HOME/{shlex.quote(directory[2:])}"
-    return f"root={shlex.quote(directory)}"
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -169,6 +169,11 @@ class Machine:
             return False
 
     @property
+    def disk(self) -> Path:
+        """Its files, as seen from here. Absolute links in it lead to ours."""
+        return Path(f"/proc/{self.pids()[0]}/root")
+
+    @property
     def received(self) -> int:
         """Bytes that went down its cable to it."""
         return int(Path(f"/sys/class/net/{self._link}/statistics/tx_bytes").read_text())

@@ -1,0 +1,98 @@
+"""Machines that have nothing yet: an image becomes the environment that the worker runs in."""
+
+import functools
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local.bootstrapping import make_wheel, repack
+from tests.machines.conftest import hosts
+from tests.machines.machine import Machine, Network
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
+
+UV = Path(__file__).parents[2] / ".venv/bin/uv"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, and says nothing of it."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not a word."""
+
+
+class Server(ThreadingHTTPServer):
+    """Lets uv hang up when it has seen enough of a file."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Not a word."""
+
+
+@pytest.fixture
+def wheels(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of packages that the machines are told to install from, and from nowhere else."""
+    folder = tmp_path / "wheels"
+    for name in ("blake3", "casty", "cloudpickle", "uvloop"):
+        repack(folder, name)
+    handler = functools.partial(Quiet, directory=str(folder))
+    with Server((network.address, 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        for name in ("PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("PIP_FIND_LINKS", f"http://{network.address}:{server.server_port}/")
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        yield folder
+        server.shutdown()
+        thread.join()
+
+
+def bare(network: Network) -> Machine:
+    """A machine with uv on its path, and nothing of ours."""
+    machine = network.add()
+    (machine.disk / "usr/local/bin/uv").symlink_to(UV.resolve())
+    return machine
+
+
+@sky.function
+def executable() -> str:
+    import sys
+
+    return sys.executable
+
+
+@sky.function
+def torchy() -> str:
+    import torchy  # type: ignore[import-not-found]  # made by the test, on the node
+
+    return str(torchy.VERSION)
+
+
+def test_an_image_becomes_the_environment_of_its_nodes(network: Network, wheels: Path) -> None:
+    make_wheel(wheels, "torchy", "2.5")
+    machine = bare(network)
+    provider = replace(hosts(network), python=None)
+    image = sky.Image(pip=["torchy"], env={"GREETING": "hello"})
+    with sky.Compute(provider=provider, nodes=1, image=image) as pool:
+        where = executable() >> pool
+        assert where.startswith("/opt/skyward/envs/")
+        assert torchy() >> pool == "2.5"
+    before = (machine.disk / where.lstrip("/")).lstat().st_mtime
+    with sky.Compute(provider=provider, nodes=1, image=image) as pool:
+        assert executable() >> pool == where
+    assert (machine.disk / where.lstrip("/")).lstat().st_mtime == before
+
+
+def test_a_phase_that_fails_names_itself(network: Network, wheels: Path) -> None:
+    bare(network)
+    provider = replace(hosts(network), python=None)
+    pool = sky.Compute(
+        provider=provider, nodes=1, image=sky.Image(pip=["nowhere-to-be-found"]), max_provision_attempts=1
+    )
+    with pytest.raises(sky.ProvisioningError, match=r"(?s)bootstrap phase 'deps' failed.*nowhere-to-be-found"):
+        pool.open()
