@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 
     from skyward import accelerators, errors, time
     from skyward.accelerators import Accelerator
+    from skyward.collections import barrier, counter, dict, lock, queue, set
     from skyward.compute import Compute
     from skyward.errors import (
         BudgetExhaustedError,
+        CollectionError,
+        CollectionUnavailableError,
         IllegalMoveError,
+        LockLostError,
         MissingModuleError,
+        NoClusterError,
         NodeLostError,
         NodeStartError,
         NoGroupFitsError,
@@ -47,19 +52,25 @@ if TYPE_CHECKING:
     from skyward.sharding import shard
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
+    from skyward_providers.adapter import Adapter
     from skyward_providers.local import Local
     from skyward_providers.ssh import SSH
 
 __all__ = [
     "SSH",
     "Accelerator",
+    "Adapter",
     "BudgetExhaustedError",
+    "CollectionError",
+    "CollectionUnavailableError",
     "Compute",
     "IllegalMoveError",
     "Image",
     "InstanceInfo",
     "Local",
+    "LockLostError",
     "MissingModuleError",
+    "NoClusterError",
     "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
@@ -91,13 +102,19 @@ __all__ = [
     "Volume",
     "Worker",
     "accelerators",
+    "barrier",
+    "counter",
+    "dict",
     "errors",
     "function",
     "gather",
     "instance_info",
     "is_head",
+    "lock",
     "main",
+    "queue",
     "request_resources",
+    "set",
     "shard",
     "silent",
     "sky",
@@ -108,6 +125,12 @@ __all__ = [
 
 _HOMES = {
     "Accelerator": "accelerators",
+    "barrier": "collections",
+    "counter": "collections",
+    "dict": "collections",
+    "lock": "collections",
+    "queue": "collections",
+    "set": "collections",
     "Compute": "compute",
     "SkyFunction": "function",
     "function": "function",
@@ -135,7 +158,7 @@ _HOMES = {
 """The module of each public name, of those that are neither a module nor an error."""
 
 _MODULES = ("accelerators", "errors", "time")
-_PROVIDERS = {"Local": "local", "SSH": "ssh"}
+_PROVIDERS = {"Adapter": "adapter", "Local": "local", "SSH": "ssh"}
 
 
 def _load(name: str) -> object:

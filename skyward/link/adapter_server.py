@@ -29,13 +29,17 @@ from skyward.wire.adapter import (
     proof_of,
 )
 
-__all__ = ["AdapterServer", "Lines", "dial"]
+__all__ = ["AdapterServer", "Lines", "RefusedError", "dial"]
 
 _HANDSHAKE = 5.0
 _MOST_STRANGERS = 64
 _MOST_UNSENT = 1024 * 1024
 
 _logger = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """The other end does not take us, or is not what we take. The sentence says why."""
 
 
 class Lines:
@@ -87,7 +91,7 @@ async def dial(host: str, port: int, token: str) -> Lines:
     """A connection to a controller; each side has proved that it knows the token.
 
     Raises:
-        PermissionError: one did not.
+        RefusedError: one did not.
         OSError: nobody is there, or not for long.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES)
@@ -100,10 +104,10 @@ async def dial(host: str, port: int, token: str) -> Lines:
             lines.send(Proof(proof_of(token, "adapter", challenge.nonce, nonce), nonce))
             welcome = await lines.read()
         if isinstance(welcome, Goodbye):
-            raise PermissionError(welcome.reason)
+            raise RefusedError(welcome.reason)
         expected = proof_of(token, "controller", nonce, challenge.nonce)
         if not isinstance(welcome, Welcome) or not hmac.compare_digest(welcome.proof.encode(), expected.encode()):
-            raise PermissionError("what answers there does not know the token")
+            raise RefusedError("what answers there does not know the token")
     except BaseException as error:
         await lines.close()
         if isinstance(error, Malformed):

@@ -27,6 +27,8 @@ MAY_IMPORT = {
     "skyward_providers": {"skyward", "skyward_providers"},
 }
 PROVIDERS_MAY_USE = {"skyward.accelerators", "skyward.errors", "skyward.provider", "skyward.specs", "skyward.values"}
+OF_ADAPTERS = {"skyward.link.adapter_server", "skyward.link.adapters", "skyward.wire.adapter"}
+"""The protocol of worker adapters; only the provider that speaks it uses it."""
 ENGINE_ROOMS = ("skyward.link", "skyward.wire", "skyward.worker")
 NODE_DEPENDENCIES = {"blake3", "casty", "cloudpickle"}
 LOADED_BY_MATPLOTLIB = "skyward.worker.backend"
@@ -132,7 +134,7 @@ def test_only_the_engine_rooms_know_the_engine() -> None:
 
 def test_providers_know_the_protocol_and_the_values_only() -> None:
     found = [i for i in all_imports("skyward_providers") if i.package == "skyward"]
-    wrong = [i for i in found if not in_any(i.of, PROVIDERS_MAY_USE)]
+    wrong = [i for i in found if not in_any(i.of, PROVIDERS_MAY_USE | (OF_ADAPTERS if "adapter" in i.by else set()))]
     assert found
     assert not wrong, names(wrong)
 

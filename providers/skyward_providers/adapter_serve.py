@@ -1,0 +1,340 @@
+"""A worker adapter over any provider: connects to a controller, starts and ends groups for it, and outlives no group.
+
+The process that the user starts keeps a second one, which does the work: when the first is killed, the second sees it,
+ends the groups and goes. So nothing is left behind by a SIGKILL either.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from skyward.errors import NoOffersError, SkywardError, SpecError
+from skyward.link.adapter_server import Lines, RefusedError, dial
+from skyward.link.adapters import SILENCE
+from skyward.provider import Offer, ProviderConfig, find_provider
+from skyward.specs import Spec
+from skyward.values import FrozenMap
+from skyward.wire.adapter import (
+    Answer,
+    Goodbye,
+    Heartbeat,
+    Malformed,
+    ShutdownWorkerGroup,
+    StartWorkerGroup,
+    UnknownCommand,
+)
+from skyward_providers.adapter import TOKEN_VARIABLE, parse_address
+from skyward_providers.adapter_groups import Groups
+
+__all__ = ["main", "serve"]
+
+GRACE = 30.0
+"""Seconds without a controller after which the groups are ended."""
+
+_HEARTBEAT = 2.0
+_RETRY = 0.2
+_RETRY_MOST = 2.0
+
+
+async def serve(
+    provider: ProviderConfig,
+    *,
+    connect: str,
+    token: str,
+    max_groups: int = -1,
+    workers_per_group: int = 1,
+    spec: Spec | None = None,
+    grace: float = GRACE,
+    heartbeat: float = _HEARTBEAT,
+    stop: "asyncio.Future[str] | None" = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Be an adapter over `provider`, for one controller after another, until `stop` has a reason or this is cancelled.
+
+    Whatever happens, every group is ended before this returns.
+
+    Args:
+        connect: "host:port" of the controller.
+        token: what it must know, as we do.
+        max_groups: at a time; -1 for no limit.
+        workers_per_group: slots of a node.
+        spec: what each node is like, and what it may cost.
+        grace: seconds without a controller after which the groups are ended.
+        heartbeat: seconds between heartbeats.
+        stop: ends it.
+        say: is told what happens, a sentence at a time.
+
+    Raises:
+        RefusedError: the controller does not take the token.
+        SkywardError: the provider has nothing on offer.
+    """
+    host, port = parse_address(connect, "connect")
+    made, spec = provider.create_provider(), spec or Spec()
+    offer, spec, price = await _cheapest([each async for each in made.offers()], spec, provider.name)
+    name = f"{provider.name}-{os.urandom(4).hex()}"
+    kind = offer.instance_type
+    resources = {"CPU": kind.vcpus, "memory": kind.memory_gb, "GPU": kind.accelerator_count, **spec.node_resources}
+    groups = Groups(name, made, spec, offer, max_groups, workers_per_group)
+    said = Heartbeat(
+        name,
+        max_groups,
+        workers_per_group,
+        spec.node_capabilities,
+        FrozenMap({key: float(amount) for key, amount in resources.items() if amount}),
+        price,
+    )
+    session = _Session(groups, said, host, port, token, grace, heartbeat, say)
+    work = asyncio.create_task(session.run())
+    try:
+        ends: list[asyncio.Future[Any]] = [work] if stop is None else [work, stop]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+    finally:
+        reason = stop.result() if stop is not None and stop.done() and not stop.cancelled() else "it ended"
+        await session.end(reason, work)
+
+
+async def _cheapest(offers: Sequence[Offer], spec: Spec, provider: str) -> tuple[Offer, Spec, float]:
+    """The cheapest offer that the spec allows, the spec in its market, and the price."""
+    found = [
+        (price, market, offer)
+        for offer in offers
+        for market, price in (("on-demand", offer.on_demand_price), ("spot", offer.spot_price))
+        if price is not None
+        and (spec.max_hourly_cost is None or price <= spec.max_hourly_cost)
+        and (spec.allocation not in ("spot", "on-demand") or spec.allocation == market)
+    ]
+    if not found:
+        raise NoOffersError(f"No machine on offer from {provider} fits the spec; ask for less, or pay more.")
+    price, market, offer = min(found, key=lambda each: each[0])
+    return offer, replace(spec, allocation="spot" if market == "spot" else "on-demand"), price
+
+
+class _Session:
+    """The connections of one adapter, one after another."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        said: Heartbeat,
+        host: str,
+        port: int,
+        token: str,
+        grace: float,
+        heartbeat: float,
+        say: Callable[[str], object],
+    ) -> None:
+        self._groups = groups
+        self._said = said
+        self._controller = (host, port, token)
+        self._grace = grace
+        self._heartbeat = heartbeat
+        self._say = say
+        self._lines: Lines | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._heard = 0.0
+        self._over = False
+
+    async def run(self) -> NoReturn:
+        """Connect, serve, and connect again."""
+        loop, wait = asyncio.get_running_loop(), _RETRY
+        while True:
+            try:
+                lines = await dial(*self._controller)
+            except OSError:
+                pass
+            else:
+                await self._talk(lines)
+                wait = _RETRY
+            if self._groups.has_anything and (self._over or loop.time() > self._heard + self._grace):
+                if self._groups.ids:
+                    why = "it wants no more" if self._over else f"it is gone for {self._grace:g} s"
+                    self._say(f"ending the {len(self._groups.ids)} groups of the controller: {why}")
+                await self._end_groups()
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.5, _RETRY_MOST)
+
+    async def _talk(self, lines: Lines) -> None:
+        """Serve one connection until it ends."""
+        loop = asyncio.get_running_loop()
+        self._lines, self._heard, self._over = lines, loop.time(), False
+        self._say(f"{self._said.adapter_id} is connected to {self._controller[0]}:{self._controller[1]}")
+        beating = loop.create_task(self._beat(lines))
+        why = "it ended"
+        try:
+            while True:
+                async with asyncio.timeout(SILENCE):  # a controller echoes every heartbeat
+                    message = await lines.read()
+                self._heard = loop.time()
+                match message:
+                    case StartWorkerGroup() | ShutdownWorkerGroup() | UnknownCommand():
+                        self._obey(message)
+                    case Goodbye(reason, ends_groups):
+                        why, self._over = reason, ends_groups
+                        break
+        except (OSError, TimeoutError, Malformed) as error:
+            why = str(error) or "the controller is silent"
+        finally:
+            self._lines = None
+            beating.cancel()
+            await lines.close()
+        self._say(f"the connection to the controller ended: {why}")
+
+    async def _beat(self, lines: Lines) -> None:
+        while True:
+            lines.send(replace(self._said, worker_group_ids=self._groups.ids))
+            await asyncio.sleep(self._heartbeat)
+
+    def _obey(self, command: StartWorkerGroup | ShutdownWorkerGroup | UnknownCommand) -> None:
+        async def work() -> None:
+            await self._groups.obey(command, self._answer)
+
+        task = asyncio.get_running_loop().create_task(work())
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    def _answer(self, answer: Answer) -> None:
+        """Send an answer now; where there is no connection, the controller asks again in the next one."""
+        if answer.reason:
+            self._say(f"{answer.command} {answer.worker_group_id}: {answer.status}, {answer.reason}")
+        if self._lines is not None:
+            self._lines.send(answer)
+
+    async def _end_groups(self) -> None:
+        """End every group, those included that are being started."""
+        await asyncio.gather(*self._working, return_exceptions=True)
+        await self._groups.end()
+
+    async def end(self, reason: str, work: "asyncio.Task[NoReturn]") -> None:
+        """Say goodbye, and end every group."""
+        if self._lines is not None:
+            self._lines.hang_up(reason, ends_groups=True)
+        work.cancel()
+        await asyncio.wait([work])
+        await self._end_groups()
+
+
+# The command.
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"adapter: {message}; --help shows every option.\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m skyward_providers.adapter",
+        description="Give the machines of a provider to a pool that runs elsewhere, as long as that wants them.",
+        epilog=f"The token is taken from the environment variable {TOKEN_VARIABLE}.",
+    )
+    parser.add_argument("--connect", metavar="HOST:PORT", required=True, help="where the pool listens for adapters")
+    parser.add_argument("--provider", metavar="NAME", default="local", help="where the machines come from (local)")
+    parser.add_argument("--setting", metavar="NAME=JSON", action="append", default=[], help="a setting of the provider")
+    parser.add_argument("--spec", metavar="NAME=JSON", action="append", default=[], help="what each machine is like")
+    parser.add_argument("--max-groups", metavar="N", type=int, default=-1, help="groups at a time (no limit)")
+    parser.add_argument("--workers", metavar="N", type=int, default=1, help="slots of each group (1)")
+    parser.add_argument("--grace", metavar="S", type=float, default=GRACE, help="seconds that groups outlive the pool")
+    parser.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    given = _parser().parse_args(words)
+    try:
+        if not os.environ.get(TOKEN_VARIABLE):
+            raise SpecError(f"set {TOKEN_VARIABLE} to the token of the pool.")
+        if given.max_groups < -1 or given.workers < 1 or not given.grace >= 0:
+            raise SpecError("--max-groups must be at least 0, --workers at least 1, and --grace no less than 0.")
+        provider = find_provider(given.provider)(**_values(given.setting, "--setting"))
+        spec = Spec(**_values(given.spec, "--spec"))
+        return asyncio.run(_keep(given, provider, spec)) if given.keep else _front(words)
+    except (SkywardError, RefusedError) as error:
+        _say(str(error))
+        return 2
+
+
+def _values(pairs: Sequence[str], option: str) -> dict[str, Any]:
+    """NAME=JSON, as keywords; what is no JSON is a text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise SpecError(f"{option} must be NAME=JSON, but got {pair!r}.")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"adapter: {text}\n")
+        sys.stderr.flush()
+
+
+def _front(words: Sequence[str]) -> int:
+    """Keep the process that does the work, and tell it to stop when we are told."""
+    told: list[int] = []
+    keeper: subprocess.Popen[bytes] | None = None
+
+    def stop(number: int, _: object) -> None:
+        told.append(number)
+        if keeper is not None and keeper.stdin is not None:
+            with suppress(OSError, ValueError):
+                keeper.stdin.write(b"stop")
+                keeper.stdin.close()
+
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, stop)
+    command = [sys.executable, "-m", "skyward_providers.adapter", *words, "--keep"]
+    keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    if told:
+        stop(told[0], None)
+    status = keeper.wait()
+    if status < 0:
+        _say(f"the process that had the groups was killed by {signal.Signals(-status).name}: see what they left")
+        return 1
+    return status
+
+
+async def _keep(given: argparse.Namespace, provider: ProviderConfig, spec: Spec) -> int:
+    """Serve as long as the process that started us lives, and does not tell us to stop."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+
+    async def end() -> str:
+        return "it was told to stop" if await reader.read() else "its process was killed"
+
+    stop = loop.create_task(end())
+    try:
+        await serve(
+            provider,
+            connect=given.connect,
+            token=os.environ[TOKEN_VARIABLE],
+            max_groups=given.max_groups,
+            workers_per_group=given.workers,
+            spec=spec,
+            grace=given.grace,
+            stop=stop,
+            say=_say,
+        )
+    finally:
+        stop.cancel()
+        pipe.close()
+    return 0
