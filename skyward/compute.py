@@ -11,8 +11,10 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
+from skyward.collections.base import refuse_standalone
+from skyward.collections.opener import Opener, Shared
 from skyward.console import ConsoleSink
 from skyward.control import background
 from skyward.control.decisions import DecisionEvent
@@ -41,7 +43,7 @@ _numbers = itertools.count(1)
 _open: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
 
-class Compute:
+class Compute(Shared):
     """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`.
@@ -58,6 +60,7 @@ class Compute:
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
         self._dispatch: Dispatcher | None = None
+        self._shared: Opener | None = None
         self._scope: Token[Target | None] | None = None
 
     # Life.
@@ -93,6 +96,7 @@ class Compute:
         _refuse_on_node()
         pool = Pool(self.name, self._groups, self._options, _say)
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
+        self._shared = None if pool.clustering is None else Opener(pool.clustering)
         _open.add(self)
         opening = background.run(pool.open())
         try:
@@ -174,6 +178,11 @@ class Compute:
     def holds(self, digest: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold the blob of this content address."""
         return frozenset() if self._pool is None else self._pool.holds(digest)
+
+    def _opener(self, what: str) -> Opener:
+        self._ready()
+        refuse_standalone(what, self._shared)
+        return cast("Opener", self._shared)
 
     # Dispatch.
 

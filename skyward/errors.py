@@ -7,6 +7,7 @@ SkywardError
 │   ├── OperatorError             an operator was applied to the wrong thing (also a TypeError)
 │   ├── NoPoolError               no pool is in scope (also a RuntimeError)
 │   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
+│   ├── NoClusterError            collections were asked for of nodes that form no cluster (also a RuntimeError)
 │   └── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
 ├── PayloadError                  a value cannot travel; nothing was sent
 │   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
@@ -16,6 +17,9 @@ SkywardError
 │   ├── NoOffersError             nothing on offer fits the spec
 │   ├── ProviderMissingError      no such provider, or its extra is not installed
 │   └── NodeStartError            a node did not come up; carries the last lines of its log
+├── CollectionError               a collection could not do what it was asked to (also a RuntimeError)
+│   ├── CollectionUnavailableError  too few of the nodes that keep it are there
+│   └── LockLostError             a lock was lost before it was released
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
@@ -31,8 +35,12 @@ from concurrent.futures import CancelledError
 
 __all__ = [
     "BudgetExhaustedError",
+    "CollectionError",
+    "CollectionUnavailableError",
     "IllegalMoveError",
+    "LockLostError",
     "MissingModuleError",
+    "NoClusterError",
     "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
@@ -85,6 +93,10 @@ class PoolClosedError(UsageError, RuntimeError):
     """The pool is closed, or was never opened."""
 
 
+class NoClusterError(UsageError, RuntimeError):
+    """Collections were asked for of a pool with ``cluster=False``, whose nodes know nothing of each other."""
+
+
 class NotOnNodeError(UsageError, RuntimeError):
     """The call belongs on the other side: on a node, or on the client."""
 
@@ -119,6 +131,18 @@ class ProviderMissingError(ProvisioningError):
 
 class NodeStartError(ProvisioningError):
     """A node did not come up. The message ends with the last lines of its log."""
+
+
+class CollectionError(SkywardError, RuntimeError):
+    """A collection could not do what it was asked to."""
+
+
+class CollectionUnavailableError(CollectionError):
+    """Too few of the nodes that keep a collection were there, for too long. What was asked may have happened."""
+
+
+class LockLostError(CollectionError):
+    """A lock was lost before it was released, so another may have held it meanwhile."""
 
 
 class TaskError(SkywardError):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyward.control import machine_messages as machines
+from skyward.control.clustering import Clustering
 from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
-from skyward.wire.messages import Event, Topology
+from skyward.wire.messages import Clustered, Event, Topology
 
 if TYPE_CHECKING:
     from skyward.provider import Instance
@@ -27,6 +28,7 @@ class Fleet:
         launchers: by group.
         tell: tells the control plane what became of a machine.
         heard: takes the events of nodes.
+        clustering: the cluster that the nodes form; None where each is on its own.
 
     Attributes:
         nodes: those that have a machine, by rank.
@@ -37,8 +39,10 @@ class Fleet:
         launchers: Mapping[str, Launcher],
         tell: Callable[[WorldMessage], None],
         heard: Callable[[Node, Event], None],
+        clustering: Clustering | None,
     ) -> None:
         self.nodes: dict[int, Node] = {}
+        self.clustering = clustering
         self._launchers = launchers
         self._tell = tell
         self._heard = heard
@@ -78,6 +82,8 @@ class Fleet:
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        if self.clustering is not None:
+            await self.clustering.close()
         await asyncio.gather(*(node.close() for node in self._brought_up.values()))
         self.nodes.clear()
         self._brought_up.clear()
@@ -107,7 +113,7 @@ class Fleet:
             self._tell(machines.Refused(tuple(numbers[len(came) :]), reason))
 
     async def _bring_up(self, machine: int, rank: int) -> None:
-        node = Node(rank, machine, self._instances[machine], self._heard, self._on_lost)
+        node = Node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
         try:
             await self._owners[machine].start(node)
@@ -115,6 +121,8 @@ class Fleet:
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
             self._tell(machines.Joined(machine))
+            if self.clustering is not None:
+                self.clustering.add(node)
 
     async def _give_back(self, machine: int, reason: str) -> None:
         if machine in self._asked:
@@ -126,6 +134,8 @@ class Fleet:
         node, instance = self._brought_up.pop(machine, None), self._instances.get(machine)
         try:
             if node is not None:
+                if self.clustering is not None:
+                    await self.clustering.leave(node)
                 await node.close()
             if instance is not None:
                 await self._owners[machine].terminate(instance)
@@ -136,6 +146,14 @@ class Fleet:
         self._owners.pop(machine, None)
         self._tell(machines.Gone(machine))
 
+    def _on_event(self, node: Node, event: Event) -> None:
+        if not isinstance(event, Clustered):
+            self._heard(node, event)
+        elif self.clustering is not None:
+            self.clustering.heard(node, event)
+
     def _on_lost(self, node: Node, reason: str) -> None:
+        if self.clustering is not None:
+            self.clustering.remove(node)
         if node.phase == "ready":
             self._tell(machines.Lost(node.machine, reason))

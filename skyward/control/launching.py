@@ -124,6 +124,7 @@ class Launcher:
         return {
             **image.env,
             "SKYWARD_LEASE": str(spec.ttl),
+            "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
             "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
             "MPLBACKEND": image.env.get("MPLBACKEND", "agg"),

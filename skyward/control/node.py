@@ -105,6 +105,12 @@ class Node:
         """Whether a blob is, or is about to be, on the node."""
         return key in self._holdings
 
+    async def reach(self, address: str) -> str:
+        """Where to connect here to reach an address of its machine."""
+        if self._worker is None:
+            raise ConnectionError("the node is not connected")
+        return await self._worker.reach(address)
+
     def tell(self, command: Command) -> None:
         """Send a command."""
         if self._channel is not None:

@@ -16,6 +16,7 @@ from skyward.console import ConsoleSink
 from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
+from skyward.control.clustering import Clustering
 from skyward.control.decisions import DecisionEvent
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
@@ -67,7 +68,8 @@ class Pool:
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
         self._launchers = {group: Launcher(name, group, specs, options) for group, specs in groups.items()}
         self._plane: ControlPlane | None = None
-        self._fleet = Fleet(self._launchers, self._tell, self.heard)
+        self.clustering = None if options.cluster is False else Clustering(name)
+        self._fleet = Fleet(self._launchers, self._tell, self.heard, self.clustering)
         self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
         self._works: dict[int, Work] = {}
         self._arrived: dict[int, Arrived] = {}
@@ -109,6 +111,8 @@ class Pool:
             await self.close()
             raise
         self._life.move("ready", _now())
+        if self.clustering is not None:
+            self.clustering.start()
 
     async def close(self) -> None:
         """Stop what runs, give every machine back. Twice does no harm."""

@@ -33,5 +33,8 @@ class WorkerProcess(Protocol):
     async def exited(self) -> str:
         """Why it ended, once it has."""
 
+    async def reach(self, address: str) -> str:
+        """Where to connect here, as `host:port`, to reach another address of its machine."""
+
     async def stop(self) -> None:
         """End it, whatever it does. Twice does no harm."""

@@ -80,6 +80,10 @@ class LocalWorker:
             return f"its process was killed by {signal.Signals(-status).name}"
         return f"its process ended with status {status}"
 
+    async def reach(self, address: str) -> str:
+        """The address itself: it is of this machine."""
+        return address
+
     async def stop(self) -> None:
         """End it and every process of its session. Twice does no harm."""
         if self._process.stdin is not None:

@@ -114,6 +114,10 @@ class SSHWorker:
                 return _reason(done.out.strip())
         return self._link.lost.result()
 
+    async def reach(self, address: str) -> str:
+        """Where to connect here, as `host:port`, to reach another address of its machine, which may be its own."""
+        return await self._link.tunnel(*_split(address))
+
     async def stop(self) -> None:
         """End it and every process of its session. Twice does no harm."""
         await to_the_end(_stop(self._access, self._link, self._node))

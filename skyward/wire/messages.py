@@ -8,7 +8,7 @@ not acknowledged, and drops what it has seen.
 Bulk data does not travel here: a buffer over `INLINE_LIMIT` is a `Blob`, moved on its own connection (`wire.bulk`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from casty import Askable
@@ -19,6 +19,7 @@ __all__ = [
     "Batch",
     "Blob",
     "Cancel",
+    "Clustered",
     "Code",
     "Command",
     "Commands",
@@ -29,6 +30,8 @@ __all__ = [
     "Exchange",
     "Feed",
     "Finished",
+    "Join",
+    "Leave",
     "Need",
     "Output",
     "Payload",
@@ -139,11 +142,35 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """Join the cluster of the pool.
+
+    Attributes:
+        name: of the cluster.
+        host: address that the other nodes reach this one at.
+        seeds: `host:port` of nodes that are in it; none to be its first.
+        cert, key, ca: what proves that it belongs there, as PEM.
+    """
+
+    name: str
+    host: str
+    seeds: tuple[str, ...]
+    cert: bytes
+    key: bytes = field(repr=False)
+    ca: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the cluster, once the others have what this node keeps for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """End the worker process. What runs is interrupted."""
 
 
-type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Shutdown
+type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Shutdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +228,16 @@ class Finished:
     seconds: float
 
 
-type Event = Started | Output | Display | Yielded | Need | Finished
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """The node is in the cluster of the pool, at `address`; or, where that is "", it is not: `why`."""
+
+    address: str
+    why: str = ""
+    task: int = 0
+
+
+type Event = Started | Output | Display | Yielded | Need | Finished | Clustered
 
 
 @dataclass(frozen=True)
@@ -210,7 +246,7 @@ class Commands:
 
     token: bytes
     first: int
-    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Shutdown, ...]
+    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Shutdown, ...]
 
 
 @dataclass(frozen=True)
@@ -218,7 +254,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Need | Finished, ...]
+    events: tuple[Started | Output | Display | Yielded | Need | Finished | Clustered, ...]
     received: int
 
 
@@ -237,4 +273,4 @@ class Exchange(Askable[Batch]):
     acknowledged: int = 0
     again: bool = False
     first: int = 0
-    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Shutdown, ...] = ()
+    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Shutdown, ...] = ()

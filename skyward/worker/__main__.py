@@ -23,11 +23,13 @@ from pathlib import Path
 
 from casty import ActorSystem, Cluster, Runtime
 
+from skyward.collections.base import set_here
 from skyward.wire.loop import new_event_loop
 from skyward.wire.mailbox import receive_with
 from skyward.wire.messages import Commands, Exchange
 from skyward.worker.agent import Agent
 from skyward.worker.bulk import BulkServer
+from skyward.worker.context import current_task_number
 from skyward.worker.lease import Lease
 from skyward.worker.output import capture_descriptors, replace_streams
 
@@ -131,6 +133,7 @@ def main() -> None:
     announce = os.dup(1)
     loop = new_event_loop()
     agent = Agent(loop, settings.token, settings.node, settings.slots, processes=settings.processes)
+    set_here(agent.cluster, current_task_number)
     replace_streams(agent.emit_output, agent.alone)
     capture_descriptors(agent.emit_output, agent.alone)
     ended = asyncio.Event()

@@ -24,6 +24,8 @@ from skyward.wire.messages import (
     Exchange,
     Feed,
     Finished,
+    Join,
+    Leave,
     Need,
     Output,
     Shutdown,
@@ -32,6 +34,7 @@ from skyward.wire.messages import (
     Topology,
 )
 from skyward.worker.blobs import BlobStore
+from skyward.worker.cluster import Membership
 from skyward.worker.execute import Functions, input_streams
 from skyward.worker.executor import Executor
 from skyward.worker.holds import Holds
@@ -81,6 +84,7 @@ class Agent:
         self._codes: dict[bytes, Code] = {}
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
+        self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
         self._executor = Executor(self._started, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
         self._info = ""
@@ -110,7 +114,9 @@ class Agent:
     def _start_slot(self) -> None:
         def serve() -> None:
             if self._processes:
-                slot = ProcessSlot(self._node, len(self._children), self.emit, self.store, lambda: self._info)
+                slot = ProcessSlot(
+                    self._node, len(self._children), self.emit, self.store, lambda: self._info, self.cluster.ask
+                )
                 self._children.append(slot)
                 slot.warm()
                 self._executor.serve(slot)
@@ -210,6 +216,8 @@ class Agent:
                 os.environ["COMPUTE_POOL"] = info
                 set_instance_info(InstanceInfo.from_json(info))
                 self._info = info
+            case Join() | Leave():
+                self.cluster.obey(command)
             case Shutdown():
                 self._shutdown()
 

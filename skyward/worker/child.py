@@ -4,16 +4,20 @@ Started by `ProcessSlot` with the descriptor of a socket: jobs come in on it, on
 that runs; events go out.
 """
 
+import itertools
 import os
 import queue
 import sys
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from skyward.collections.base import set_here
 from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import Blob, Code, Credit, Event, Feed, Output, Submit
+from skyward.wire.shared.requests import Request
 from skyward.worker.blobs import BlobStore, map_private
 from skyward.worker.execute import Functions, execute, input_streams
 from skyward.worker.guard import ThreadGuard
@@ -36,6 +40,36 @@ class Child:
         self._job: Job | None = None
         self._guard = ThreadGuard()
         self._store = BlobStore()
+        self._questions: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count(1)
+
+    def ask(self, request: Request) -> Future[Any]:
+        """The answer to an operation on a collection, which the parent carries out."""
+        number = next(self._numbers)
+        question = self._questions[number] = Future()
+        question.add_done_callback(lambda done: self._take_back(number) if done.cancelled() else None)
+        with self._send_lock:
+            self._connection.send(("ask", number, request))
+        return question
+
+    def _take_back(self, number: int) -> None:
+        self._questions.pop(number, None)
+        with self._send_lock:
+            self._connection.send(("take back", number))
+
+    def _answer(self, number: int, answer: Any, error: BaseException | None) -> None:
+        question = self._questions.pop(number, None)
+        if question is None or not question.set_running_or_notify_cancel():
+            return
+        if error is None:
+            question.set_result(answer)
+        else:
+            question.set_exception(error)
+
+    @property
+    def task(self) -> int:
+        """The number of the job that runs; 0 for none."""
+        return self._job.submit.task if self._job is not None else 0
 
     def emit(self, event: Event) -> None:
         """Send an event to the parent, which waits while the client is behind."""
@@ -81,6 +115,8 @@ class Child:
                         os.environ["COMPUTE_POOL"] = info
                     case ("kept", keys):
                         self._kept.put(keys)
+                    case ("answer", number, answer, error):
+                        self._answer(number, answer, error)
         except (EOFError, OSError):
             os._exit(0)
 
@@ -112,7 +148,8 @@ def main() -> None:
     def emit(output: Output) -> None:
         child.emit(output)
 
-    replace_streams(emit, lambda: child._job.submit.task if child._job is not None else 0)
+    replace_streams(emit, lambda: child.task)
+    set_here(child, lambda: child.task)
     threading.Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()
 

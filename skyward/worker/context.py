@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from skyward.wire.messages import Display, Event, Payload
 from skyward.wire.payload import dumps
 
-__all__ = ["Port", "TaskContext", "current_task", "running"]
+__all__ = ["Port", "TaskContext", "current_task", "current_task_number", "running"]
 
 
 class Port(Protocol):
@@ -43,3 +43,9 @@ running: ContextVar[TaskContext | None] = ContextVar("skyward_task", default=Non
 def current_task() -> TaskContext | None:
     """The task that the caller runs in; None outside one."""
     return running.get()
+
+
+def current_task_number() -> int:
+    """The number of the task that the caller runs in; 0 outside one."""
+    context = running.get()
+    return 0 if context is None else context.task

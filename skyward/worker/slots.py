@@ -1,16 +1,20 @@
 """The two kinds of slot: a thread of the worker, and a process of its own."""
 
+import contextlib
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 from skyward.wire.messages import Code, Credit, Event, Feed, Finished, Payload
 from skyward.wire.payload import blobs_of
+from skyward.wire.shared.requests import Request
 from skyward.worker.blobs import BlobStore
 from skyward.worker.context import Port
 from skyward.worker.execute import Functions, Reason, execute
@@ -18,6 +22,9 @@ from skyward.worker.guard import ThreadGuard
 from skyward.worker.jobs import Job
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
+
+_PIPE = 32 * 1024
+"""Bytes that a pipe surely takes without waiting for its reader."""
 
 
 class ThreadSlot:
@@ -53,16 +60,25 @@ class ProcessSlot:
     Args:
         node, worker: rank of the node, and index of the slot on it.
         info: gives what `instance_info()` says on the node, as JSON.
+        ask: carries out operations on collections.
     """
 
     def __init__(
-        self, node: int, worker: int, emit: Callable[[Event], None], store: BlobStore, info: Callable[[], str]
+        self,
+        node: int,
+        worker: int,
+        emit: Callable[[Event], None],
+        store: BlobStore,
+        info: Callable[[], str],
+        ask: Callable[[Request], Future[Any]],
     ) -> None:
         self._node = node
         self._worker = worker
         self._info = info
         self._told = ""
         self._emit = emit
+        self._ask = ask
+        self._questions: dict[int, Future[Any]] = {}
         self._store = store
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -98,10 +114,35 @@ class ProcessSlot:
                     keys = [self._store.adopt(path, size) for path, size in parts]
                     with self._lock:
                         connection.send(("kept", keys))
+                case ("ask", number, request):
+                    self._questions[number] = question = self._ask(request)
+                    question.add_done_callback(partial(self._answer, connection, number))
+                case ("take back", number):
+                    if (taken := self._questions.pop(number, None)) is not None:
+                        taken.cancel()
                 case event:
                     self._emit(event)
 
+    def _answer(self, connection: "Connection[Any, Any]", number: int, done: Future[Any]) -> None:
+        """Tell the child what came of an operation. Called on the engine's loop, which a full pipe must not hold up."""
+        if self._questions.pop(number, None) is None or done.cancelled():
+            return
+        error = done.exception()
+        answer = None if error is not None else done.result()
+
+        def tell() -> None:
+            with self._lock, contextlib.suppress(OSError):
+                connection.send(("answer", number, answer, error))
+
+        if isinstance(answer, bytes) and len(answer) > _PIPE:
+            threading.Thread(target=tell, name="skyward-answer", daemon=True).start()
+        else:
+            tell()
+
     def _died(self, job: Job) -> Finished:
+        questions, self._questions = self._questions, {}
+        for question in questions.values():
+            question.cancel()
         child, self._child = self._child, None
         if child is not None:
             child.kill()

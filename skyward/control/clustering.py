@@ -1,0 +1,180 @@
+"""The cluster that the nodes of a pool form, as the client has it: who is in it, who is to join, and our own way in."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from skyward.control import background
+from skyward.errors import CollectionUnavailableError, PoolClosedError
+from skyward.wire.messages import Clustered, Join, Leave
+from skyward.wire.shared.requests import Request
+
+if TYPE_CHECKING:
+    from skyward.control.node import Node
+    from skyward.link.collections import ClusterClient
+    from skyward.wire.trust import Authority
+
+__all__ = ["Clustering"]
+
+_AGAIN = 1.0
+_LEAVE_WITHIN = 12.0
+_WAIT_FOR_IT = 60.0
+"""Seconds that an operation of the client waits for a node to be in the cluster."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Clustering:
+    """The cluster. Lives on the library's loop; `ask` is for any thread.
+
+    It forms behind the back of the pool, whose readiness does not wait for it: the first node starts it, and the
+    others join what is there. Two nodes never start one each, so no node is asked to while another may be joining.
+    """
+
+    def __init__(self, pool: str) -> None:
+        self._pool = pool
+        self._authority: Authority | None = None
+        self._making: asyncio.Task[None] | None = None
+        self._waiting: list[Node] = []
+        self._joining: set[Node] = set()
+        self._members: dict[Node, str] = {}
+        self._changed = asyncio.Event()
+        self._client: ClusterClient | None = None
+        self._entering = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def add(self, node: "Node") -> None:
+        """A node is up: it is to join."""
+        self._waiting.append(node)
+        self._invite()
+
+    def start(self) -> None:
+        """Begin. What it takes to tell friend from stranger is made meanwhile, on another thread."""
+        if self._making is None and not self._closed:
+            self._making = self._spawn(self._make())
+
+    async def _make(self) -> None:
+        def make() -> "Authority":
+            from skyward.wire.trust import Authority
+
+            return Authority(self._pool)
+
+        self._authority = await asyncio.to_thread(make)
+        self._invite()
+
+    def _invite(self) -> None:
+        if self._authority is None or self._closed:
+            return
+        seeds = tuple(self._members.values())
+        if not seeds and self._joining:
+            return
+        for node in self._waiting[:] if seeds else self._waiting[:1]:
+            self._waiting.remove(node)
+            self._joining.add(node)
+            mine = self._authority.issue(f"node {node.instance.id}")
+            node.tell(Join(self._pool, node.instance.address, seeds, mine.cert, mine.key, mine.ca))
+
+    def heard(self, node: "Node", event: Clustered) -> None:
+        """A node says whether it is in the cluster."""
+        was_joining = node in self._joining
+        self._joining.discard(node)
+        self._members.pop(node, None)
+        if event.address:
+            self._members[node] = event.address
+            if self._client is not None:
+                self._spawn(self._client.reach(event.address, node.reach))
+        elif was_joining:
+            _logger.warning("node %s did not join the others of its pool: %s; trying again", node.rank, event.why)
+            asyncio.get_running_loop().call_later(_AGAIN, self._try_again, node)
+        self._news()
+
+    def _try_again(self, node: "Node") -> None:
+        if node.phase == "ready" and node not in self._members:
+            self.add(node)
+
+    def remove(self, node: "Node") -> None:
+        """A node is gone."""
+        self._joining.discard(node)
+        self._members.pop(node, None)
+        if node in self._waiting:
+            self._waiting.remove(node)
+        self._news()
+
+    def _news(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._invite()
+
+    async def leave(self, node: "Node") -> None:
+        """Let a node hand over what it keeps, before it goes."""
+        if node in self._members and len(self._members) > 1:
+            node.tell(Leave())
+            try:
+                async with asyncio.timeout(_LEAVE_WITHIN):
+                    while node in self._members:
+                        await self._changed.wait()
+            except TimeoutError:
+                _logger.warning("node %s did not leave the cluster of its pool in time", node.rank)
+        self.remove(node)
+
+    # Our own way in.
+
+    def ask(self, request: Request) -> Future[Any]:
+        """The answer to an operation on a collection, to come."""
+        return background.run(self._perform(request))
+
+    async def _perform(self, request: Request) -> Any:
+        client = await self._entered(request)
+        return await client.perform(request)
+
+    async def _entered(self, request: Request) -> "ClusterClient":
+        """Ourselves in the cluster.
+
+        Raises:
+            CollectionUnavailableError: there is no node to reach it through.
+            PoolClosedError: the pool is closed.
+        """
+        async with self._entering:
+            if self._client is None:
+                try:
+                    async with asyncio.timeout(_WAIT_FOR_IT):
+                        while not self._members and not self._closed:
+                            await self._changed.wait()
+                        self._client = await self._enter()
+                except TimeoutError:
+                    raise CollectionUnavailableError(
+                        f"{request.kind.capitalize()} {request.name!r} cannot be reached: no node of pool "
+                        f"{self._pool!r} has formed a cluster within {_WAIT_FOR_IT:.0f} s."
+                    ) from None
+            return self._client
+
+    async def _enter(self) -> "ClusterClient":
+        from skyward.link.collections import ClusterClient
+
+        if self._closed or self._authority is None:
+            raise PoolClosedError(f"Pool {self._pool!r} is closed, and its collections with it.")
+        client = ClusterClient(self._pool, self._authority.issue("client"))
+        for node, address in tuple(self._members.items()):
+            await client.reach(address, node.reach)
+        await client.enter(tuple(self._members.values()))
+        return client
+
+    async def close(self) -> None:
+        """Let go of it. Twice does no harm."""
+        self._closed = True
+        self._changed.set()
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        async with self._entering:
+            if self._client is not None:
+                await self._client.close()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task

@@ -1,0 +1,177 @@
+"""The collections of a pool, from one process in its cluster: a worker, or the client."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
+from typing import Any, assert_never
+
+from casty import ActorSystem, Client, Collections, Limits, Write
+from casty.collections import MISSING, Set
+
+from skyward.errors import SpecError
+from skyward.wire.shared import queueing
+from skyward.wire.shared.asking import Address, fresh_id, persist
+from skyward.wire.shared.counting import Counting, counter_eventual, counter_strong
+from skyward.wire.shared.entries import Entries, entry_eventual, entry_strong
+from skyward.wire.shared.locking import Locking, lock
+from skyward.wire.shared.meeting import Meeting, barrier
+from skyward.wire.shared.requests import Consistency, Request
+from skyward.wire.shared.taking import Queueing
+
+__all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "SUSPECT_AFTER", "Hub"]
+
+LIMITS = Limits(message=256 * 1024 * 1024)
+"""The most bytes of one value. Made for values of up to a few MiB: a larger one holds up those behind it."""
+
+HEARTBEAT = timedelta(seconds=0.5)
+SUSPECT_AFTER = timedelta(seconds=2)
+DEAD_AFTER = timedelta(seconds=1.5)
+"""How a cluster notices that a member is lost: what it kept is kept by others 4 seconds later."""
+
+_WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
+
+_logger = logging.getLogger(__name__)
+
+type _Thing = Entries | _Members | Counting | Queueing | Meeting | Locking
+
+
+class Hub:
+    """Carries out requests. Lives on the loop of `system`."""
+
+    def __init__(self, system: ActorSystem | Client) -> None:
+        self._system = system
+        self._client = fresh_id()
+        self._collections = Collections(system)
+        self._things: dict[tuple[str, str], tuple[Consistency, _Thing]] = {}
+        self._making: dict[tuple[str, str], asyncio.Lock] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def perform(self, request: Request) -> Any:
+        """The answer to `request`.
+
+        Raises:
+            SpecError: the collection has another consistency.
+            CollectionUnavailableError: the nodes that keep it are away.
+        """
+        thing = await self._thing(request)
+        arguments = (*request.args, request.owner) if request.verb == "acquire" else request.args
+        return await getattr(thing, request.verb)(*arguments)
+
+    async def _thing(self, request: Request) -> _Thing:
+        key = (request.kind, request.name)
+        if key not in self._things:
+            async with self._making.setdefault(key, asyncio.Lock()):
+                if key not in self._things:
+                    level = await self._level(request)
+                    self._things[key] = level, self._make(request, level)
+        level, thing = self._things[key]
+        if request.consistency not in (None, level):
+            raise SpecError(
+                f"{request.kind.capitalize()} {request.name!r} is {level!r} since its first use; "
+                f"it cannot be {request.consistency!r} as well."
+            )
+        return thing
+
+    async def _level(self, request: Request) -> Consistency:
+        """The consistency of a collection: what whoever used it first has asked for."""
+        if request.kind not in ("dict", "set", "counter"):
+            return "strong"
+        wanted = request.consistency or "strong"
+
+        async def agree() -> object:
+            kept = self._collections.register(f"skyward:{request.kind}:{request.name}", value=str)
+            if await kept.compare_and_set(MISSING, wanted):
+                return wanted
+            return await kept.get()
+
+        return "eventual" if await persist(_what(request), agree) == "eventual" else "strong"
+
+    def _make(self, request: Request, level: Consistency) -> _Thing:
+        what, name, system = _what(request), request.name, self._system
+        eventual = level == "eventual"
+        match request.kind:
+            case "dict":
+                entry = entry_eventual if eventual else entry_strong
+                return Entries(lambda key: Address(what, lambda: system.ref(entry, f"{len(name)}:{name}:{key.hex()}")))
+            case "set":
+                return _Members(what, name, system, _WRITES[level])
+            case "counter":
+                counter = counter_eventual if eventual else counter_strong
+                return Counting(Address(what, lambda: system.ref(counter, name)), self._client)
+            case "queue":
+                return Queueing(
+                    Address(what, lambda: system.ref(queueing.queue, name)),
+                    lambda end: Address(what, lambda: system.ref(queueing.page, f"{name}:{end}")),
+                    self._client,
+                    self._spawn,
+                )
+            case "barrier":
+                return Meeting(Address(what, lambda: system.ref(barrier, name)))
+            case "lock":
+                return Locking(Address(what, lambda: system.ref(lock, name)))
+            case _:
+                assert_never(request.kind)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.warning("%s", error)
+
+    def task_ended(self, owner: int) -> None:
+        """Release the locks that a task has not released itself."""
+        for _, thing in self._things.values():
+            if isinstance(thing, Locking) and thing.holds_for(owner):
+                self._spawn(thing.release_of(owner))
+
+    def close(self) -> None:
+        """Do nothing more."""
+        for _, thing in self._things.values():
+            if isinstance(thing, Locking):
+                thing.close()
+        for task in tuple(self._background):
+            task.cancel()
+
+
+class _Members:
+    """A set, from a process in the cluster. Members are bytes."""
+
+    def __init__(self, what: str, name: str, system: ActorSystem | Client, write: Write) -> None:
+        self._what = what
+        self._make: Callable[[], Set[bytes]] = lambda: Collections(system).set(name, value=bytes, write=write)
+        self._set = self._make()
+
+    async def _persist[R](self, operation: Callable[[Set[bytes]], Awaitable[R]]) -> R:
+        async def attempt() -> R:
+            try:
+                return await operation(self._set)
+            except Exception:
+                self._set = self._make()  # its references may be of nodes that are gone
+                raise
+
+        return await persist(self._what, attempt)
+
+    async def add(self, member: bytes) -> None:
+        """Add a member."""
+        await self._persist(lambda members: members.add(member))
+
+    async def discard(self, member: bytes) -> None:
+        """Remove a member, if it is one."""
+        await self._persist(lambda members: members.remove(member))
+
+    async def has(self, member: bytes) -> bool:
+        """Whether it is a member."""
+        return await self._persist(lambda members: members.contains(member))
+
+    async def size(self) -> int:
+        """How many members there are."""
+        return await self._persist(lambda members: members.size())
+
+
+def _what(request: Request) -> str:
+    return f"{request.kind} {request.name!r}"

@@ -1,0 +1,94 @@
+"""Who belongs to a pool: a certificate authority of its own, made by the client, and the certificates it gives out.
+
+The authority's key never leaves the memory of the client. A member's key travels inside the pool's own connection, and
+is in a file, readable by its user alone, only while the engine reads it.
+"""
+
+import datetime
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from casty import TLS
+
+__all__ = ["Authority", "Credentials", "presented"]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What proves that its holder belongs to a pool, as PEM: certificate, key, and the authority's certificate."""
+
+    cert: bytes
+    key: bytes = field(repr=False)
+    ca: bytes
+
+
+class Authority:
+    """The certificate authority of one pool. Making it loads `cryptography`, which takes a moment.
+
+    Its certificates do not expire: they end with the pool, whose authority nobody else has, and a machine whose clock
+    is wrong must be able to join.
+    """
+
+    def __init__(self, pool: str) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        self._name = f"skyward {pool}"[:64]
+        self._key = Ed25519PrivateKey.generate()
+        self._ca = self._certificate(self._name, self._key.public_key(), ca=True)
+
+    def issue(self, name: str) -> Credentials:
+        """Credentials for a member called `name`."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        key = Ed25519PrivateKey.generate()
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return Credentials(self._certificate(name[:64], key.public_key(), ca=False), pem, self._ca)
+
+    def _certificate(self, name: str, key: object, *, ca: bool) -> bytes:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        if not isinstance(key, Ed25519PublicKey):
+            raise TypeError("a member's key is an ed25519 key")
+
+        def called(name: str) -> x509.Name:
+            return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(called(name))
+            .issuer_name(called(self._name))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC))
+            .not_valid_after(datetime.datetime(2200, 1, 1, tzinfo=datetime.UTC))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("skyward")]), critical=False)
+        )
+        return builder.sign(self._key, None).public_bytes(Encoding.PEM)
+
+    def __repr__(self) -> str:
+        return f"<Authority of {self._name!r}>"
+
+
+@contextmanager
+def presented(credentials: Credentials) -> Iterator[TLS]:
+    """The credentials as the engine takes them: in files, which it reads as it starts, and which are gone after that.
+
+    Both ends of every connection show a certificate, and refuse one that is not of the pool's authority.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="skyward-"))  # for its user alone
+    try:
+        for name, pem in (("cert", credentials.cert), ("key", credentials.key), ("ca", credentials.ca)):
+            path = folder / name
+            path.touch(0o600)
+            path.write_bytes(pem)
+        yield TLS(str(folder / "cert"), str(folder / "key"), str(folder / "ca"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,153 @@
+"""The node's place in the cluster of its pool, and the way of its tasks to what the pool shares.
+
+The cluster has an engine of its own beside the one that serves the client: its connections are between nodes, each
+end shows a certificate of the pool, and what happens there delays no task.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+from casty import ActorSystem, Cluster, Runtime
+
+from skyward.errors import CollectionUnavailableError
+from skyward.wire.messages import Clustered, Join, Leave
+from skyward.wire.shared.hub import DEAD_AFTER, HEARTBEAT, LIMITS, SUSPECT_AFTER, Hub
+from skyward.wire.shared.requests import Request
+from skyward.wire.trust import Credentials, presented
+
+__all__ = ["Membership"]
+
+_JOIN_WITHIN = 10.0
+_LEAVE_WITHIN = timedelta(seconds=10)
+_WAIT_FOR_IT = 60.0
+"""Seconds that an operation waits for the node to be in the cluster."""
+
+
+class Membership:
+    """In the cluster, or on the way there. Lives on the engine's loop; `ask` and `task_ended` are for any thread.
+
+    Args:
+        tell: takes what the client is to hear.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered], None]) -> None:
+        self._loop = loop
+        self._tell = tell
+        self._hub: asyncio.Future[Hub] = loop.create_future()
+        self._staying: asyncio.Task[None] | None = None
+        self._leaving = asyncio.Event()
+        self._used = False
+
+    # For tasks.
+
+    def ask(self, request: Request) -> Future[Any]:
+        """The answer to an operation, to come."""
+        self._used = True
+        return asyncio.run_coroutine_threadsafe(self.perform(request), self._loop)
+
+    async def perform(self, request: Request) -> Any:
+        """The answer to an operation.
+
+        Raises:
+            CollectionUnavailableError: the node does not get into the cluster.
+        """
+        if not self._hub.done():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._hub), _WAIT_FOR_IT)
+        if not self._hub.done():
+            raise CollectionUnavailableError(
+                f"{request.kind.capitalize()} {request.name!r} cannot be reached: this node has not joined the others "
+                f"of its pool within {_WAIT_FOR_IT:.0f} s."
+            )
+        return await self._hub.result().perform(request)
+
+    def task_ended(self, task: int) -> None:
+        """Release what a task has not released itself."""
+        if self._used:
+            self._loop.call_soon_threadsafe(self._release, task)
+
+    def _release(self, task: int) -> None:
+        if self._hub.done():
+            self._hub.result().task_ended(task)
+
+    # For the client.
+
+    def obey(self, command: Join | Leave) -> None:
+        """Join, or leave. Joining again while it stays does nothing."""
+        match command:
+            case Join() if self._staying is None:
+                self._staying = self._loop.create_task(self._stay(command))
+            case Leave():
+                self._leaving.set()
+                if self._staying is None:
+                    self._tell(Clustered("", "it has left"))
+
+    async def _stay(self, join: Join) -> None:
+        why = "it has left"
+        try:
+            system = await _joined(join)
+        except Exception as error:
+            why = str(error) or type(error).__name__
+        else:
+            hub = Hub(system)
+            self._hub.set_result(hub)
+            self._tell(Clustered(system.node.address or ""))
+            await self._leaving.wait()
+            hub.close()
+            self._hub = self._loop.create_future()
+            await system.__aexit__(None, None, None)
+        finally:
+            self._staying = None
+        self._tell(Clustered("", why))
+
+
+async def _joined(join: Join) -> ActorSystem:
+    """The node in the cluster.
+
+    Raises:
+        TimeoutError: none of the nodes that it was to find there took it in.
+    """
+    bind, advertise = _place(join.host)
+    with presented(Credentials(join.cert, join.key, join.ca)) as tls:
+        system = ActorSystem(
+            cluster=Cluster(
+                bind=bind,
+                advertise=advertise,
+                seeds=join.seeds,
+                name=join.name,
+                tls=tls,
+                limits=LIMITS,
+                heartbeat=HEARTBEAT,
+                suspect_after=SUSPECT_AFTER,
+                dead_after=DEAD_AFTER,
+                remove_after=timedelta(seconds=10),
+                anti_entropy=timedelta(seconds=5),
+            ),
+            leave_timeout=_LEAVE_WITHIN,
+            runtime=Runtime(threads=1),
+            observer=_ignore,
+        )
+        async with asyncio.timeout(_JOIN_WITHIN):
+            await system.__aenter__()
+        return system
+
+
+def _place(host: str) -> tuple[str, str | None]:
+    """Where to listen, and what to tell the others, to be reached at `host`."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:  # an address that is not of this machine: others reach it through what is in between
+            probe.bind(("0.0.0.0", 0))
+            port = probe.getsockname()[1]
+            return f"0.0.0.0:{port}", f"{host}:{port}"
+    return f"{host}:0", None
+
+
+def _ignore(_: object) -> None:
+    """What the engine reports of itself is no output of a task."""
