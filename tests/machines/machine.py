@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Machine", "Network", "why_not"]
+__all__ = ["Machine", "Network", "command_line", "why_not"]
 
 STATE = Path("/run/skyward-test-machines")
 _READY_WITHIN = 20.0
@@ -161,6 +161,10 @@ class Machine:
         mine = os.readlink("/proc/self/ns/pid")
         return [pid for pid, space in _namespaces() if space != mine and self._owns(space)]
 
+    def running(self, word: str) -> list[int]:
+        """The processes in it that have `word` on their command lines."""
+        return [pid for pid in self.pids() if word.encode() in command_line(pid)]
+
     def _owns(self, space: str) -> bool:
         assert self._process is not None
         try:
@@ -281,12 +285,20 @@ def sweep() -> None:
         if Path(f"/proc/{owner}").exists():
             continue
         for pid, _ in _namespaces():
-            with contextlib.suppress(OSError):
-                if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if name.encode() in command_line(pid):
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(RuntimeError):
             _run("ip", "link", "del", name)
         shutil.rmtree(state, ignore_errors=True)
+
+
+def command_line(pid: int) -> bytes:
+    """Of a process of this host, its words ending with zeros; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _namespaces() -> Iterator[tuple[int, str]]:

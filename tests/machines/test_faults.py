@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -139,7 +138,7 @@ def test_a_killed_worker_is_seen_at_once(network: Network, caplog: pytest.LogCap
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name
-        (worker,) = [pid for pid in first.pids() if b"skyward.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        (worker,) = first.running("skyward.worker")
         os.kill(worker, signal.SIGKILL)
         assert pool.start(where()).future.result(20)[0] == spare.name
     assert "its process was killed by SIGKILL" in caplog.text

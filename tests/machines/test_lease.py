@@ -1,0 +1,74 @@
+"""Nobody pays for a client that is gone: a worker ends itself when its lease is over, and finishes its tasks first."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.machines.conftest import Wait
+from tests.machines.machine import Machine, Network, command_line
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+
+ROOT = str(Path(__file__).parents[2])
+
+CLIENT = """
+import sys, time
+import skyward as sky
+
+@sky.function
+def work(mark, seconds):
+    import time
+    time.sleep(seconds)
+    open(mark, "w").close()
+
+pool = sky.Compute(provider=sky.SSH(hosts=[{host!r}], username="root", client_keys={key!r}, known_hosts={known!r},
+    config="none", grace=1, python={python!r}), nodes=1, ttl=0).open()
+run = pool.start(work("/root/mark", {seconds}))
+while run.state == "queued":
+    time.sleep(0.01)
+print("up", flush=True)
+time.sleep(100)
+"""
+
+
+def killed_client(network: Network, machine: Machine, seconds: float) -> None:
+    """A client in a process of its own, killed while its task runs."""
+    script = CLIENT.format(
+        host=machine.address, key=str(network.key), known=str(network.known_hosts(machine)), python=sys.executable,
+        seconds=seconds,
+    )  # fmt: skip  # one value a line would hide them
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "up\n"
+        client.kill()
+
+
+def test_a_node_ends_itself_when_its_client_was_killed(network: Network, wait_for: Wait) -> None:
+    """After the lease of 31 s: the grace of 1 s and 30 s more. What ran finishes before."""
+    machine = network.add()
+    killed_client(network, machine, 5)
+    (worker,) = machine.running("skyward.worker")
+    root = Path(f"/proc/{machine.pids()[0]}/root")
+    nodes = root / "opt/skyward/nodes"
+    assert list(nodes.iterdir())
+    wait_for((root / "root/mark").exists, "the task to finish")
+    assert machine.running("skyward.worker") == [worker]
+    wait_for(lambda: not machine.running("skyward.worker"), "the worker to end itself")
+    wait_for(lambda: not list(nodes.glob("*")), "its directory to be removed")
+    wait_for(lambda: len(machine.pids()) == 1, "all but the listening sshd to end")
+
+
+def test_what_connected_us_goes_with_us(network: Network, wait_for: Wait) -> None:
+    """The `ssh` processes of a killed client end by themselves, on both sides."""
+    machine = network.add()
+    killed_client(network, machine, 0)
+    wait_for(lambda: not ssh_to(machine), "the ssh processes here to end")
+
+
+def ssh_to(machine: Machine) -> list[bytes]:
+    lines = (command_line(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [line for line in lines if line.startswith(b"ssh\0") and machine.address.encode() in line]
