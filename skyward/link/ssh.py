@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from skyward.errors import NodeStartError
+from skyward.link.ssh_asyncssh import AsyncSSH
 from skyward.link.ssh_openssh import OpenSSH, openssh_here
 from skyward.link.ssh_transport import Completed, LinkError, Transport, to_the_end
 from skyward.provider import SSHAccess
@@ -181,7 +182,7 @@ class SSHLink:
 async def _connect(access: SSHAccess) -> Transport:
     if openssh_here():
         return await OpenSSH.connect(access)
-    raise LinkError("there is no `ssh` command here; install OpenSSH's client", final=True)
+    return await AsyncSSH.connect(access)
 
 
 def _free_port() -> int:
