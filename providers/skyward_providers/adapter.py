@@ -159,9 +159,13 @@ async def _hold(settings: Adapter) -> AdapterServer:
     found = _open.get(settings)
     if found is None:
         listening = _sockets[settings].dup() if settings in _sockets else _listen(settings.listen)
-        found = _open[settings] = _Open(AdapterServer(settings.token, settings.silence))
-        found.holders += 1
-        await found.server.open(listening)
+        found = _open[settings] = _Open(AdapterServer(settings.token, settings.silence), 1)
+        try:
+            await found.server.open(listening)
+        except BaseException:
+            del _open[settings]
+            listening.close()
+            raise
         return found.server
     found.holders += 1
     if found.closing is not None:
@@ -176,14 +180,15 @@ async def _release(settings: Adapter, linger: float) -> None:
 
     async def close() -> None:
         await asyncio.sleep(linger)
-        found.closing = None
+        found.closing = None  # from here on it is too late to take it back
         del _open[settings]
         await found.server.close()
 
-    if not found.holders:
+    if not found.holders and linger:
         found.closing = asyncio.get_running_loop().create_task(close())
-        if not linger:
-            await found.closing
+    elif not found.holders:
+        del _open[settings]
+        await found.server.close()
 
 
 class _AdapterProvider:

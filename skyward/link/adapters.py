@@ -334,10 +334,10 @@ class AdapterBook:
         group = answer.worker_group_id
         if answer.status != "success":
             why = answer.reason or answer.status.replace("_", " ")
-            return [GroupRefused(answer.request, f"adapter {adapter.said.adapter_id}: {why}")]
+            return _refused(request, f"adapter {adapter.said.adapter_id}: {why}")
         if len(answer.workers) != 1 or not group or group in self._groups:
-            refused = GroupRefused(answer.request, f"adapter {adapter.said.adapter_id} gave no group of its own")
-            return [refused, *self._close(link, "a group is one machine, with an id of its own")]
+            refused = _refused(request, f"adapter {adapter.said.adapter_id} gave no group of its own")
+            return [*refused, *self._close(link, "a group is one machine, with an id of its own")]
         if not request.wanted:
             return self._ask(adapter, ShutdownWorkerGroup(self._request_id(), group), now)
         self._groups[group] = record = _Group(adapter.said.adapter_id, replace(answer.workers[0], id=group))
@@ -371,12 +371,9 @@ class AdapterBook:
         name = adapter.said.adapter_id
         del self._adapters[name]
         effects: list[Effect] = [AdapterLost(name, reason)]
-        for request, pending in adapter.requests.items():
-            ended = _ending(pending)
-            if ended is None:
-                effects.append(GroupRefused(request, f"adapter {name} is gone: {reason}"))
-            else:
-                effects.append(GroupEnded(ended))
+        for request in adapter.requests.values():
+            ended = _ending(request)
+            effects += _refused(request, f"adapter {name} is gone: {reason}") if ended is None else [GroupEnded(ended)]
         for group, record in self._groups.items():
             if record.adapter == name and not record.lost:
                 record.lost = True
@@ -386,6 +383,10 @@ class AdapterBook:
     def _close(self, link: int, reason: str) -> list[Effect]:
         self.disconnected(link)
         return [Close(link, reason)]
+
+
+def _refused(request: _Request, reason: str) -> list[Effect]:
+    return [GroupRefused(request.command.request, reason)] if request.wanted else []
 
 
 def _ending(request: _Request) -> str | None:

@@ -1,0 +1,454 @@
+"""Pools whose machines come from worker adapters, which are real processes beside this one."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import skyward as sky
+from skyward.link.adapter_server import AdapterServer
+from skyward.link.adapters import Wanted
+from skyward.provider import Instance
+from skyward.specs.needs import Needs
+from skyward_providers.adapter_serve import serve
+from tests.local.conftest import Wait
+
+pytestmark = pytest.mark.local
+
+TOKEN = "a token of these tests"
+
+
+@sky.function
+def where() -> tuple[int, str, int]:
+    """The rank, working directory and process that it ran in."""
+    return sky.instance_info().node, os.getcwd(), os.getpid()
+
+
+class Process:
+    """An adapter as a user starts it. What it says is in `said`, a file."""
+
+    def __init__(self, said: Path, address: str, token: str, *options: str) -> None:
+        self.said = said
+        with said.open("wb") as errors:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "skyward_providers.adapter", "--connect", address, *options],
+                env={**os.environ, "SKYWARD_ADAPTER_TOKEN": token},
+                stderr=errors,
+            )
+
+    def keeper(self) -> psutil.Process:
+        """The process that does the work."""
+        (keeper,) = psutil.Process(self.popen.pid).children()
+        return keeper
+
+    def end(self) -> int:
+        self.popen.terminate()
+        return self.popen.wait(20)
+
+
+type Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts adapters, which end with the test."""
+    started: list[Process] = []
+
+    def begin(address: str, token: str, *options: str) -> Process:
+        started.append(Process(tmp_path / f"said-{len(started)}", address, token, *options))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.end()
+
+
+@pytest.fixture
+def adapters() -> Iterator[sky.Adapter]:
+    with sky.Adapter() as entered:
+        yield entered
+
+
+def directories() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("skyward-*"))
+
+
+def test_the_nodes_of_a_pool_come_from_an_adapter(adapters: sky.Adapter, start: Start, wait_for: Wait) -> None:
+    adapter = start(adapters.address, adapters.token, "--max-groups", "2")
+    for _ in range(2):  # the adapter serves one pool after another, over a connection each
+        with sky.Compute(provider=adapters, nodes=2, cluster=False) as pool:
+            ran = where() @ pool
+            assert [rank for rank, *_ in ran] == [0, 1]
+            assert {Path(directory).parent for _, directory, _ in ran} <= set(directories())
+        wait_for(lambda: not directories(), "the adapter to remove what the pool had")
+    assert adapter.end() == 0
+    assert adapter.said.read_text().count("is connected to") == 2
+
+
+def test_a_killed_adapter_leaves_nothing_and_another_one_heals_the_pool(
+    adapters: sky.Adapter, start: Start, wait_for: Wait, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = start(adapters.address, adapters.token)
+    with sky.Compute(provider=adapters, nodes=2, cluster=False) as pool:
+        before = where() @ pool
+        keeper = first.keeper()
+        first.popen.send_signal(signal.SIGKILL)
+        wait_for(lambda: not keeper.is_running(), "what the adapter had to be ended")
+        assert not any(Path(directory).exists() for _, directory, _ in before)
+        assert "is gone: its process was killed" in caplog.text
+        assert caplog.text.count("is lost: adapter local-") == 2
+        start(adapters.address, adapters.token)
+        wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "the pool to heal")
+        after = where() @ pool
+        assert [rank for rank, *_ in after] == [0, 1]
+        assert not {process for *_, process in after} & {process for *_, process in before}
+
+
+def test_tasks_run_again_when_an_adapter_stops(
+    adapters: sky.Adapter, start: Start, wait_for: Wait, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, gate = tmp_path / "started", tmp_path / "gate"
+
+    @sky.function
+    def patient() -> int:
+        import time
+
+        with started.open("a") as file:
+            file.write("x")
+        while not gate.exists():
+            time.sleep(0.005)
+        return os.getpid()
+
+    first = start(adapters.address, adapters.token)
+    with sky.Compute(provider=adapters, nodes=1, cluster=False) as pool:
+        future = patient() > pool
+        wait_for(started.exists, "the task to run")
+        assert first.end() == 0
+        assert "it was told to stop" in caplog.text
+        start(adapters.address, adapters.token)
+        wait_for(lambda: started.read_text() == "xx", "the task to run again")
+        gate.touch()
+        assert future.result(20)
+
+
+def test_a_killed_client_leaves_nothing(start: Start, wait_for: Wait, tmp_path: Path) -> None:
+    """Its workers end with it, and the adapter gives the machines back when it has been gone for the grace."""
+    program = """
+import sys, pathlib, skyward as sky
+with sky.Adapter(token=sys.argv[1]) as adapters:
+    pathlib.Path(sys.argv[2]).write_text(adapters.address)
+    with sky.Compute(provider=adapters, nodes=2, cluster=False):
+        print("open", flush=True)
+        sys.stdin.read()
+"""
+    address = tmp_path / "address"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, TOKEN, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as client:
+        wait_for(lambda: address.exists() and address.read_text(), "the port")
+        adapter = start(address.read_text(), TOKEN, "--grace", "0.3")
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"open\n"
+        assert directories()
+        client.kill()
+    wait_for(lambda: not directories(), "the machines to be given back")
+    assert "ending the 2 groups of the controller: it is gone for 0.3 s" in adapter.said.read_text()
+
+
+def test_a_wrong_token_is_refused(
+    adapters: sky.Adapter, start: Start, caplog: pytest.LogCaptureFixture, wait_for: Wait
+) -> None:
+    good = start(adapters.address, adapters.token)
+    with sky.Compute(provider=adapters, nodes=1, cluster=False) as pool:
+        stranger = start(adapters.address, "another token of no worth")
+        assert stranger.popen.wait(20) == 2
+        assert stranger.said.read_text() == "adapter: the token is wrong\n"
+        assert "it does not know the token" in caplog.text
+        assert where() >> pool
+    assert good.end() == 0
+
+
+def test_an_adapter_that_meets_an_impostor_obeys_nothing(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as impostor:
+        adapter = start(f"127.0.0.1:{impostor.getsockname()[1]}", TOKEN)
+        connection, _ = impostor.accept()
+        with connection, connection.makefile("rwb") as lines:
+            lines.write(b'{"v":1,"type":"challenge","nonce":"n"}\n')
+            lines.flush()
+            assert TOKEN.encode() not in lines.readline()
+            lines.write(b'{"v":1,"type":"welcome","proof":"trust me"}\n')
+            lines.flush()
+            assert lines.read() == b""
+    assert adapter.popen.wait(20) == 2
+    assert "does not know the token" in adapter.said.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--provider", "nobody"], "There is no provider 'nobody'"),
+        (["--max-groups", "-2"], "--max-groups must be at least 0"),
+        (["--setting", "hourly_price"], "must be NAME=JSON"),
+        (["--setting", "hourly_price=-1"], "hourly_price must be"),
+        (["--spec", "vcpu=2"], "no field 'vcpu'; did you mean 'vcpus'"),
+        (["--spec", "max_hourly_cost=1", "--setting", "hourly_price=2"], "No machine on offer from local"),
+        (["--connect", "here"], "connect must be 'host:port'"),
+    ],
+)
+def test_what_is_wrong_with_the_command_is_said(start: Start, options: list[str], said: str) -> None:
+    adapter = start("127.0.0.1:9", TOKEN, *options)
+    assert adapter.popen.wait(20) == 2
+    assert said in adapter.said.read_text()
+    assert len(adapter.said.read_text().splitlines()) == 1
+
+
+def test_the_death_of_what_does_the_work_is_said(start: Start, wait_for: Wait) -> None:
+    adapter = start("127.0.0.1:9", TOKEN)
+    wait_for(lambda: psutil.Process(adapter.popen.pid).children(), "the second process")
+    adapter.keeper().kill()
+    assert adapter.popen.wait(20) == 1
+    assert "killed by SIGKILL" in adapter.said.read_text()
+
+
+# The same, on one loop: what a pool does not show.
+
+
+@contextlib.asynccontextmanager
+async def controller(silence: float = 10.0) -> AsyncIterator[tuple[AdapterServer, str]]:
+    server, listening = AdapterServer(TOKEN, silence), socket.create_server(("127.0.0.1", 0))
+    host, port = listening.getsockname()
+    await server.open(listening)
+    try:
+        yield server, f"{host}:{port}"
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(connect: str, **options: object) -> AsyncIterator[list[str]]:
+    """An adapter over local machines; what it says."""
+    said: list[str] = []
+    stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(
+        serve(sky.Local(), connect=connect, token=TOKEN, stop=stop, say=said.append, **options)  # type: ignore[arg-type]  # they are what a test gives
+    )
+    try:
+        yield said
+    finally:
+        stop.set_result("the test is over")
+        await task
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_an_adapter_with_no_room_gives_what_it_has() -> None:
+    async def test() -> None:
+        settings = sky.Adapter(f"127.0.0.1:{free_port()}", connect_timeout=20, token=TOKEN)
+        provider = settings.create_provider()
+        async with serving(settings.listen, max_groups=2):
+            offers = [offer async for offer in provider.offers()]
+            cluster = await provider.prepare(sky.Spec(), offers[0], "pool")
+            cluster, came = await provider.provision(cluster, 3)
+            assert len(came) == 2
+            with pytest.raises(sky.ProvisioningError, match=r"no room \(local-\w+ has 2 at most\)"):
+                await provider.provision(cluster, 1)
+            assert await provider.get_instance(cluster, came[0].id) == (cluster, came[0])
+            await provider.terminate(cluster, [came[0].id, "nothing"])
+            assert await provider.get_instance(cluster, came[0].id) == (cluster, None)
+            cluster, (again,) = await provider.provision(cluster, 2)
+            assert again.id not in {each.id for each in came}
+            await provider.teardown(cluster)
+            await provider.teardown(cluster)
+
+    run(test)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_only_adapters_with_what_is_wanted_are_asked() -> None:
+    async def test() -> None:
+        gpu = sky.Spec(capabilities={"gpu"}, resources={"GPU": 2})
+        async with controller() as (server, address), serving(address, spec=gpu), serving(address):
+            wanted = Wanted(Needs({"GPU": 2}, {"gpu"}))
+            (said,) = await server.adapters(wanted, 20)
+            assert (set(said.capabilities), said.resources["GPU"]) == ({"gpu"}, 2.0)
+            instance = await server.start(wanted)
+            assert instance.id.startswith(said.adapter_id)
+            with pytest.raises(sky.ProvisioningError, match="no adapter has nodes with 3 GPU"):
+                await server.start(Wanted(Needs({"GPU": 3})))
+            await server.shutdown(instance.id)
+
+    run(test)
+
+
+class Cable:
+    """Passes bytes between adapters and a controller, until it is cut."""
+
+    def __init__(self, address: str) -> None:
+        self._to = address.rsplit(":", 1)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.plugged = asyncio.Event()
+        self.plugged.set()
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self.plugged.set()
+        self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.plugged.wait()
+        with contextlib.suppress(OSError):
+            far, near = await asyncio.open_connection(*self._to)
+            self._writers |= {writer, near}
+            await asyncio.gather(self._pass(reader, near), self._pass(far, writer), return_exceptions=True)
+            self._writers -= {writer, near}
+
+    @staticmethod
+    async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110  # what it waits for is elsewhere
+        await asyncio.sleep(0.01)
+
+
+def test_a_broken_connection_loses_no_group_and_no_command() -> None:
+    async def test() -> None:
+        async with controller() as (server, address):
+            cable = Cable(address)
+            async with cable as through, serving(through) as said:
+                await server.adapters(None, 20)
+                kept = await server.start(Wanted())
+                cable.plugged.clear()
+                cable.cut()
+                await until(lambda: any("ended" in each for each in said))
+                ending = asyncio.create_task(server.shutdown(kept.id))
+                await asyncio.sleep(0)
+                assert server.instance(kept.id) is None
+                cable.plugged.set()
+                await ending
+                assert there()
+                another = await server.start(Wanted())
+                cable.cut()
+                await until(lambda: sum("is connected" in each for each in said) == 3)
+                assert server.instance(another.id) == another
+                await server.shutdown(another.id)
+
+    run(test)
+
+
+def there(*instances: Instance) -> bool:
+    """Whether exactly these machines are, of all that an adapter here ever had."""
+    found = {machine for directory in directories() for machine in directory.glob("machine-*")}
+    return found == {Path(getattr(instance.access, "directory", "")) for instance in instances}
+
+
+def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
+    async def test() -> None:
+        async with controller(silence=0.3) as (server, address):
+            cable = Cable(address)
+            async with cable as through, serving(through, heartbeat=0.05):
+                await server.adapters(None, 20)
+                kept = await server.start(Wanted())
+                cable.plugged.clear()
+                cable.cut()
+                await until(lambda: server.instance(kept.id) is None)
+                with pytest.raises(sky.ProvisioningError, match="no adapter is connected"):
+                    await server.start(Wanted())
+                cable.plugged.set()
+                await until(lambda: server.instance(kept.id) == kept)
+                await server.shutdown(kept.id)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"x" * 200_000,
+        b'{"v":1,"type":"heartbeat_echo"}\n',
+        b"[" * 60_000 + b"\n",
+    ],
+)
+def test_strangers_are_sent_away_and_harm_nobody(said: bytes) -> None:
+    async def test() -> None:
+        async with controller() as (server, address), serving(address):
+            reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+            writer.write(said)
+            if not said:
+                writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                assert len(await reader.read()) < 1000
+            writer.close()
+            await server.adapters(None, 20)
+            await server.shutdown((await server.start(Wanted())).id)
+
+    run(test)
+
+
+def test_a_start_that_nobody_waits_for_any_more_leaves_nothing() -> None:
+    async def test() -> None:
+        async with controller() as (server, address), serving(address):
+            await server.adapters(None, 20)
+            for turns in range(12):  # it is abandoned at each point on its way
+                start = asyncio.create_task(server.start(Wanted()))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                start.cancel()
+                await asyncio.wait([start])
+            last = await server.start(Wanted())
+            await until(lambda: there(last))
+            await server.shutdown(last.id)
+
+    run(test)
+
+
+def test_settings_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for listen in ("here", ":7", "127.0.0.1:x", "127.0.0.1:65536", "::1:7", "a b:7"):
+        with pytest.raises(sky.SpecError, match="listen must be 'host:port'"):
+            sky.Adapter(listen)
+    with pytest.raises(sky.SpecError, match="at least 16 characters"):
+        sky.Adapter(token="short")
+    with pytest.raises(sky.SpecError, match=r"write `with sky\.Adapter\(\) as adapters:`"):
+        sky.Adapter().create_provider()
+    monkeypatch.setenv("SKYWARD_ADAPTER_TOKEN", TOKEN)
+    assert sky.Adapter().token == TOKEN
+    assert TOKEN not in repr(sky.Adapter())
+
+
+def test_a_pool_without_an_adapter_says_how_to_start_one(adapters: sky.Adapter) -> None:
+    nobody = sky.Adapter(f"127.0.0.1:{free_port()}", connect_timeout=0.1)
+    with (
+        pytest.raises(sky.NoOffersError, match=rf"No adapter connected to {nobody.listen} within 0.1 s; start one"),
+        sky.Compute(provider=nobody, nodes=1),
+    ):
+        pytest.fail("it opened")

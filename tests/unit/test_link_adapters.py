@@ -1,0 +1,326 @@
+"""What a controller decides about worker adapters: with messages lost, connections broken and adapters that go away."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skyward.link import adapters as book
+from skyward.link.adapters import RESEND, SILENCE, AdapterBook, Effect, Wanted
+from skyward.provider import Instance
+from skyward.specs.needs import Needs
+from skyward.values import FrozenMap
+from skyward.wire.adapter import (
+    Answer,
+    Challenge,
+    Goodbye,
+    Heartbeat,
+    HeartbeatEcho,
+    ShutdownWorkerGroup,
+    StartWorkerGroup,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def beat(name: str = "a", most: int = -1, *groups: str, price: float = 0.0) -> Heartbeat:
+    return Heartbeat(name, most, hourly_price=price, worker_group_ids=groups)
+
+
+def started(request: str, group: str) -> Answer:
+    return Answer(request, group, "start", "success", workers=(Instance("machine", "running"),))
+
+
+def sent(effects: list[Effect]) -> list[object]:
+    return [effect.message for effect in effects if isinstance(effect, book.Send)]
+
+
+def joined(name: str = "a", most: int = -1) -> AdapterBook:
+    found = AdapterBook("s")
+    found.connected(1, 0.0)
+    assert found.heard(1, beat(name, most), 0.0) == [book.AdapterJoined(name), book.Send(1, HeartbeatEcho())]
+    return found
+
+
+def test_a_group_is_started_and_ended() -> None:
+    found = joined()
+    request, effects = found.start(Wanted(), 1.0)
+    assert request
+    assert effects == [book.Send(1, StartWorkerGroup(request))]
+    machine = Instance("g", "running")
+    assert found.heard(1, started(request, "g"), 2.0) == [book.GroupStarted(request, machine)]
+    assert found.instance("g") == machine
+    (end,) = sent(found.shutdown("g", 3.0))
+    assert isinstance(end, ShutdownWorkerGroup)
+    assert found.instance("g") is None
+    assert found.shutdown("g", 3.0) == [], "it is being ended"
+    answer = Answer(end.request, "g", "shutdown", "success")
+    assert found.heard(1, answer, 4.0) == [book.GroupEnded("g")]
+    assert found.heard(1, answer, 4.0) == [], "the answer came twice"
+    assert found.shutdown("g", 5.0) == [book.GroupEnded("g")]
+
+
+def test_commands_are_sent_again_until_they_are_answered() -> None:
+    found = joined()
+    _, effects = found.start(Wanted(), 0.0)
+    assert found.next_tick() == RESEND
+    assert found.tick(RESEND - 0.1) == []
+    assert found.tick(RESEND) == effects
+    found.disconnected(1)
+    assert found.tick(RESEND * 1.5) == [], "nobody is there"
+    found.connected(2, 9.0)
+    assert sent(found.heard(2, beat(), 9.0)) == [*sent(effects), HeartbeatEcho()]
+
+
+def test_room_is_counted_with_what_is_being_started() -> None:
+    found = joined(most=2)
+    assert found.start(Wanted(), 0.0)[0]
+    second = found.start(Wanted(), 0.0)[0]
+    assert second
+    assert found.start(Wanted(), 0.0) == (None, [])
+    assert found.why_none(Wanted()) == "the adapters have no room (a has 2 at most)"
+    refusal = Answer(second, "", "start", "too_much")
+    assert found.heard(1, refusal, 1.0) == [book.GroupRefused(second, "adapter a: too much")]
+    assert found.start(Wanted(), 1.0)[0]
+
+
+def test_the_cheapest_adapter_with_what_is_wanted_is_asked() -> None:
+    found = AdapterBook("s")
+    kinds = [("dear", 3.0, {"gpu"}, 8.0), ("cheap", 1.0, {"gpu"}, 2.0), ("plain", 0.5, set[str](), 64.0)]
+    for link, (name, price, able, cpus) in enumerate(kinds):
+        found.connected(link, 0.0)
+        resources = FrozenMap({"CPU": cpus})
+        found.heard(link, Heartbeat(name, -1, 1, frozenset(able), resources, price), 0.0)
+    gpu = Needs(capabilities={"gpu"})
+
+    def asked(wanted: Wanted) -> list[int]:
+        return [effect.link for effect in found.start(wanted, 0.0)[1] if isinstance(effect, book.Send)]
+
+    assert asked(Wanted()) == [2]
+    assert asked(Wanted(gpu)) == [1]
+    assert asked(Wanted(Needs({"CPU": 4}, {"gpu"}))) == [0]
+    assert asked(Wanted(Needs({"CPU": 4}, {"gpu"}), most=2.0)) == []
+    assert "no adapter has nodes with 4 CPU and a node that can 'gpu' for at most $2/h" in found.why_none(
+        Wanted(Needs({"CPU": 4}, {"gpu"}), most=2.0)
+    )
+
+
+def test_a_silent_adapter_is_lost_with_its_groups_and_they_come_back_with_it() -> None:
+    found = joined()
+    request, _ = found.start(Wanted(), 0.0)
+    assert request
+    found.heard(1, started(request, "g"), 0.0)
+    pending, _ = found.start(Wanted(), 0.0)
+    assert pending
+    assert found.tick(SILENCE - 0.1) != []
+    reason = "it was silent for 10 s"
+    assert found.tick(SILENCE) == [
+        book.AdapterLost("a", reason),
+        book.GroupRefused(pending, f"adapter a is gone: {reason}"),
+        book.GroupLost("g", f"adapter a is gone: {reason}"),
+        book.Close(1, "no heartbeat came"),
+    ]
+    assert found.instance("g") is None
+    assert found.next_tick() is None
+    found.connected(2, 20.0)
+    assert found.heard(2, beat("a", -1, "g"), 20.0) == [
+        book.AdapterJoined("a"),
+        book.Send(2, HeartbeatEcho()),
+        book.GroupReturned("g"),
+    ]
+    assert found.instance("g")
+
+
+def test_what_nobody_asked_for_is_ended() -> None:
+    found = joined()
+    request, _ = found.start(Wanted(), 0.0)
+    assert request
+    found.abandon(request)
+    (end,) = sent(found.heard(1, started(request, "g"), 1.0))
+    assert isinstance(end, ShutdownWorkerGroup)
+    assert end.worker_group_id == "g"
+    echo, end = sent(found.heard(1, beat("a", -1, "g", "stray"), 2.0))
+    assert isinstance(end, ShutdownWorkerGroup)
+    assert (echo, end.worker_group_id) == (HeartbeatEcho(), "stray")
+    assert sent(found.heard(1, beat("a", -1, "g", "stray"), 3.0)) == [HeartbeatEcho()], "both are being ended"
+
+
+def test_a_group_that_its_adapter_has_no_more_is_lost() -> None:
+    found = joined()
+    request, _ = found.start(Wanted(), 0.0)
+    assert request
+    found.heard(1, started(request, "g"), 1.0)
+    assert book.GroupLost("g", "adapter a has it no more") in found.heard(1, beat(), 2.0)
+    assert found.instance("g") is None
+
+
+def test_what_cannot_be_ended_is_asked_for_again() -> None:
+    found = joined()
+    request, _ = found.start(Wanted(), 0.0)
+    assert request
+    found.heard(1, started(request, "g"), 0.0)
+    (end,) = sent(found.shutdown("g", 0.0))
+    assert isinstance(end, ShutdownWorkerGroup)
+    assert found.heard(1, Answer(end.request, "g", "shutdown", "unknown_action", reason="the API failed"), 1.0) == []
+    assert sent(found.tick(1.0 + RESEND)) == [end]
+
+
+def test_who_breaks_the_rules_is_sent_away() -> None:
+    found = joined()
+    assert found.heard(1, beat("b"), 1.0) == [
+        book.Close(1, "a connection is one adapter's, and this one changed its id")
+    ]
+    assert found.heard(1, beat("a"), 1.0) == [], "it is closed"
+    found.connected(2, 1.0)
+    assert found.heard(2, Challenge("n"), 1.0) == [book.Close(2, "an adapter does not say Challenge here")]
+    found.connected(3, 1.0)
+    assert book.Close(3, "it never said which adapter it is") in found.tick(1.0 + SILENCE)
+    found = joined()
+    first, second = found.start(Wanted(), 0.0)[0], found.start(Wanted(), 0.0)[0]
+    assert first
+    assert second
+    found.heard(1, started(first, "g"), 0.0)
+    refused, closed = found.heard(1, started(second, "g"), 0.0)
+    assert refused == book.GroupRefused(second, "adapter a gave no group of its own")
+    assert isinstance(closed, book.Close)
+
+
+class World:
+    """Adapters and the connections to one controller. Connections keep order, and may break at any time."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.book = AdapterBook("s")
+        self.now = 0.0
+        self.groups: dict[str, dict[str, str]] = {"a": {}, "b": {}}
+        self.answers: dict[str, Answer] = {}
+        self.links: dict[int, str] = {}
+        self.up: dict[int, list[object]] = {}
+        self.down: dict[int, list[object]] = {}
+        self.made = 0
+        self.asked: set[str] = set()
+        self.settled: list[str] = []
+        self.handed: dict[str, bool] = {}
+
+    def do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case book.Send(link, message):
+                    assert link in self.links, "over a connection that there is"
+                    self.down[link].append(message)
+                case book.Close(link, _):
+                    self.links.pop(link, None)
+                case book.GroupStarted(request, instance):
+                    self.settled.append(request)
+                    self.handed[instance.id] = True
+                case book.GroupRefused(request, _):
+                    self.settled.append(request)
+                case book.GroupLost(group, _):
+                    assert self.handed[group]
+                    self.handed[group] = False
+                case book.GroupReturned(group):
+                    assert not self.handed[group]
+                    self.handed[group] = True
+                case _:
+                    pass
+
+    def connect(self, name: str) -> None:
+        self.made += 1
+        self.links[self.made] = name
+        self.up[self.made], self.down[self.made] = [], []
+        self.do(self.book.connected(self.made, self.now))
+        self.beat(self.made)
+
+    def beat(self, link: int) -> None:
+        self.up[link].append(beat(self.links[link], -1, *self.groups[self.links[link]].values()))
+
+    def cut(self, link: int) -> None:
+        del self.links[link]
+        self.do(self.book.disconnected(link))
+
+    def deliver(self, link: int) -> None:
+        """One message each way."""
+        if self.down[link]:
+            answer = self.obey(self.links[link], self.down[link].pop(0))
+            if answer is not None:
+                self.up[link].append(answer)
+        if self.up[link]:
+            self.do(self.book.heard(link, self.up[link].pop(0), self.now))  # type: ignore[arg-type]  # what was put there
+
+    def obey(self, name: str, command: object) -> Answer | None:
+        groups = self.groups[name]
+        match command:
+            case StartWorkerGroup(request):
+                if request not in self.answers:
+                    self.made += 1
+                    groups[request] = f"{name}/{self.made}"
+                    self.answers[request] = started(request, groups[request])
+                return self.answers[request]
+            case ShutdownWorkerGroup(request, group):
+                self.groups[name] = {key: each for key, each in groups.items() if each != group}
+                return Answer(request, group, "shutdown", "success")
+        return None
+
+    def step(self) -> None:
+        choose = self.random
+        link = choose.choice(sorted(self.links)) if self.links else None
+        match choose.randrange(12):
+            case 0 | 1:
+                request, effects = self.book.start(Wanted(), self.now)
+                if request is not None:
+                    self.asked.add(request)
+                    self.do(effects)
+            case 2 if self.handed:
+                group = choose.choice(sorted(self.handed))
+                del self.handed[group]
+                self.do(self.book.shutdown(group, self.now))
+            case 3 if self.asked:
+                request = choose.choice(sorted(self.asked))
+                if request not in self.settled:
+                    self.book.abandon(request)
+                    self.settled.append(request)
+            case 4:
+                self.connect(choose.choice("ab"))
+            case 5 if link:
+                self.cut(link)
+            case 6:
+                self.now += choose.choice((0.1, RESEND, SILENCE))
+                self.do(self.book.tick(self.now))
+            case 7 if link:
+                self.beat(link)
+            case 8 if link and choose.random() < 0.3:  # the adapter stops, saying so
+                self.groups[self.links[link]].clear()
+                self.up[link].append(Goodbye("it was told to stop", ends_groups=True))
+            case _ if link:
+                self.deliver(link)
+
+    def calm(self) -> None:
+        """All adapters connected anew, all messages delivered, all deadlines passed."""
+        for link in tuple(self.links):
+            self.cut(link)
+        for name in "ab":
+            self.connect(name)
+        for _ in range(8):
+            for _ in range(40):
+                for link in tuple(self.links):
+                    self.deliver(link)
+            self.now += RESEND
+            for link in tuple(self.links):
+                self.beat(link)
+                self.deliver(link)
+            self.do(self.book.tick(self.now))
+
+
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 120))
+@settings(max_examples=300, deadline=None)
+def test_in_the_end_there_is_what_is_wanted_and_nothing_else(seed: int, steps: int) -> None:
+    world = World(seed)
+    for _ in range(steps):
+        world.step()
+    world.calm()
+    assert set(world.settled) >= world.asked, "every request came to something"
+    assert len(world.settled) == len(set(world.settled)), "and each to one thing"
+    there = {group for groups in world.groups.values() for group in groups.values()}
+    assert there == {group for group, here in world.handed.items() if here}
+    assert there == {group for group in world.handed if world.book.instance(group)}
