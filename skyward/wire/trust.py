@@ -5,12 +5,12 @@ is in a file, readable by its user alone, only while the engine reads it.
 """
 
 import datetime
-import shutil
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from casty import TLS
 
@@ -81,14 +81,26 @@ class Authority:
 def presented(credentials: Credentials) -> Iterator[TLS]:
     """The credentials as the engine takes them: in files, which it reads as it starts, and which are gone after that.
 
-    Both ends of every connection show a certificate, and refuse one that is not of the pool's authority.
+    On Linux they are files in memory. Both ends of every connection show a certificate, and refuse one that is not of
+    the pool's authority.
     """
-    folder = Path(tempfile.mkdtemp(prefix="skyward-"))  # for its user alone
-    try:
-        for name, pem in (("cert", credentials.cert), ("key", credentials.key), ("ca", credentials.ca)):
-            path = folder / name
-            path.touch(0o600)
-            path.write_bytes(pem)
-        yield TLS(str(folder / "cert"), str(folder / "key"), str(folder / "ca"))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as stack:
+        cert, key, ca = (stack.enter_context(_file(pem)) for pem in (credentials.cert, credentials.key, credentials.ca))
+        yield TLS(cert, key, ca)
+
+
+@contextmanager
+def _file(data: bytes) -> Iterator[str]:
+    """The path of a file with `data`, for this process, or at least its user, alone."""
+    if sys.platform == "linux":
+        fd = os.memfd_create("skyward")
+        try:
+            os.write(fd, data)
+            yield f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+    else:
+        with tempfile.NamedTemporaryFile(prefix="skyward-") as file:
+            file.write(data)
+            file.flush()
+            yield file.name
