@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -16,6 +17,10 @@ from skyward.values import number, of_type, strings
 __all__ = ["SSH"]
 
 _FREE_WITHIN = 10.0
+
+_DESCRIPTORS = 16
+_DESCRIPTORS_BESIDE = 256
+"""File descriptors of this process for each node, and for all else: pipes to `ssh`, messages, and two bulk lanes."""
 
 type _Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -112,6 +117,24 @@ def _port(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
+def _have_descriptors(nodes: int) -> None:
+    """See that this process may open as many files as so many connections take, while that can still be said.
+
+    Raises:
+        SpecError: it may not, and is not allowed to change that.
+    """
+    wanted = nodes * _DESCRIPTORS + _DESCRIPTORS_BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft in (resource.RLIM_INFINITY, -1) or soft >= wanted:
+        return
+    if hard not in (resource.RLIM_INFINITY, -1) and hard < wanted:
+        raise SpecError(
+            f"{nodes} nodes take about {wanted} file descriptors, and this process may have {hard}: raise the limit "
+            "(`ulimit -Hn`), or ask for fewer nodes."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class _SSHProvider:
     def __init__(self, settings: SSH) -> None:
         self._settings = settings
@@ -141,11 +164,12 @@ class _SSHProvider:
         yield Offer("ssh", kind, on_demand_price=0.0, region="ssh")
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Nothing but a look at whether there are enough machines."""
+        """Nothing but a look at whether there are enough machines, and file descriptors to reach them."""
         hosts, nodes = len(self._settings.hosts), spec.nodes.min
         if nodes > hosts:
             machines = "machine" if hosts == 1 else "machines"
             raise SpecError(f"The pool wants {nodes} nodes, but hosts names {hosts} {machines}.")
+        _have_descriptors(min(hosts, spec.nodes.ceiling))
         notes = () if spec.region is None else ("Hosts are where they are; not acted on: region.",)
         return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer, notes=notes)
 
@@ -160,7 +184,7 @@ class _SSHProvider:
                     self._given_back.clear()
                     await self._given_back.wait()
         if not self._free:
-            raise ProvisioningError(f"all {len(self._settings.hosts)} hosts are in use")
+            raise ProvisioningError(f"every host is in use ({len(self._settings.hosts)} in all)")
         lent = [self._free.popleft() for _ in range(min(count, len(self._free)))]
         self._lent.update((instance.id, instance) for instance in lent)
         return cluster, lent

@@ -28,6 +28,7 @@ LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker waits for its client, at least, beyond those that the client waits for the machine."""
 
 _STOP_WITHIN = 5.0
+_WATCH_AGAIN = 0.2
 
 _logger = logging.getLogger(__name__)
 
@@ -109,8 +110,11 @@ class SSHWorker:
     async def exited(self) -> str:
         """Why it ended, or was lost, once it has."""
         while not self._link.lost.done():
-            with contextlib.suppress(LinkError):  # it is made again, or lost
+            try:
                 done = await self._link.run("sh", _WATCH.format(node=self._node).encode())
+            except LinkError:  # it is made again, or lost
+                await asyncio.sleep(_WATCH_AGAIN)
+            else:
                 return _reason(done.out.strip())
         return self._link.lost.result()
 

@@ -159,7 +159,8 @@ class Machine:
         if self._process is None or self._process.poll() is not None:
             return []
         mine = os.readlink("/proc/self/ns/pid")
-        return [pid for pid, space in _namespaces() if space != mine and self._owns(space)]
+        found = [pid for pid, space in _namespaces() if space != mine and self._owns(space)]
+        return sorted(found, key=_number_inside)
 
     def running(self, word: str) -> list[int]:
         """The processes in it that have `word` on their command lines."""
@@ -301,8 +302,17 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
+def _number_inside(pid: int) -> int:
+    """The number that a process has in its own namespace; that of the first is 1. High where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 2**31
+    return next(int(line.split()[-1]) for line in lines if line.startswith("NSpid:"))
+
+
 def _namespaces() -> Iterator[tuple[int, str]]:
-    """Every process of this host with its process namespace, in the order of their numbers."""
-    for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+    """Every process of this host with its process namespace."""
+    for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         with contextlib.suppress(OSError):
             yield pid, os.readlink(f"/proc/{pid}/ns/pid")
