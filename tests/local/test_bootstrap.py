@@ -130,9 +130,10 @@ def test_killed_in_any_phase_it_goes_on(phase: str, node: ShellNode, planner: Pl
         if (event.phase, event.event) == (phase, "started"):
             node.kill()
 
-    with pytest.raises(BootstrapError, match=f"status (-9|137) in phase '{phase}'") as caught:
+    reached = PHASES[PHASES.index(phase) :]  # a short phase may be over by the time that the kill arrives
+    with pytest.raises(BootstrapError, match=f"status (-9|137) in phase '({'|'.join(reached)})'") as caught:
         asyncio.run(bootstrap(node, plan, kill))
-    assert caught.value.phase == phase
+    assert caught.value.phase in reached
     ready = make(node, plan)
     assert ready.facts.variables == {"A": "b"}
     assert ask(plan, ready, "import mine, torchy, skyward.worker.__main__; print(mine.WHO)") == "me"
