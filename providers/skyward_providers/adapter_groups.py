@@ -153,7 +153,7 @@ class Groups:
         return "success", ""
 
     async def end(self) -> None:
-        """End every group, and remove what they shared. Twice does no harm.
+        """End every group, and remove what they shared. Twice does no harm; nor does a cancelled first time.
 
         Raises:
             ExceptionGroup: some could not be ended, whatever was tried.
@@ -162,10 +162,10 @@ class Groups:
             done = await asyncio.gather(*(self._shutdown(group) for group in self.ids))
             if not self._instances:
                 break
-        left = [RuntimeError(f"{reason}") for status, reason in done if status == "unknown_action"]
-        cluster, self._cluster = self._cluster, None
-        if cluster is not None:
-            await self._provider.teardown(cluster)
+        left = [RuntimeError(reason) for status, reason in done if status == "unknown_action"]
+        if self._cluster is not None:
+            await self._provider.teardown(self._cluster)
+            self._cluster = None  # not before: where this is cancelled, it is tried again
         if left:
             raise ExceptionGroup(f"groups of {self._name} are left", left)
 

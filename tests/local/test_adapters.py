@@ -160,8 +160,9 @@ with sky.Adapter(token=sys.argv[1]) as adapters:
         assert client.stdout.readline() == b"open\n"
         assert directories()
         client.kill()
-    wait_for(lambda: not directories(), "the machines to be given back")
-    assert "ending the 2 groups of the controller: it is gone for 0.3 s" in adapter.said.read_text()
+    ending = "ending the 2 groups of the controller: it is gone for 0.3 s"
+    wait_for(lambda: ending in adapter.said.read_text(), "the adapter to give the machines back")
+    wait_for(lambda: not directories(), "the machines to be gone")
 
 
 def test_a_wrong_token_is_refused(

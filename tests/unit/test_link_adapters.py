@@ -146,6 +146,16 @@ def test_what_nobody_asked_for_is_ended() -> None:
     assert sent(found.heard(1, beat("a", -1, "g", "stray"), 3.0)) == [HeartbeatEcho()], "both are being ended"
 
 
+def test_a_group_whose_answer_is_on_the_way_is_not_ended() -> None:
+    found = joined()
+    request, effects = found.start(Wanted(), 0.0)
+    assert request
+    found.disconnected(1)
+    found.connected(2, 1.0)
+    assert sent(found.heard(2, beat("a", -1, "g"), 1.0)) == [*sent(effects), HeartbeatEcho()]
+    assert found.heard(2, started(request, "g"), 1.0) == [book.GroupStarted(request, Instance("g", "running"))]
+
+
 def test_a_group_that_its_adapter_has_no_more_is_lost() -> None:
     found = joined()
     request, _ = found.start(Wanted(), 0.0)
