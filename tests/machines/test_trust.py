@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import subprocess
 import sys
 from dataclasses import replace
@@ -106,14 +107,32 @@ def worker_ports(machine: Machine) -> list[tuple[str, int]]:
 
 
 def test_a_worker_is_not_on_the_network(network: Network) -> None:
+    """Its own ports are not; that of the pool's cluster is, and talks to nobody without a certificate of the pool."""
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1):
         ports = worker_ports(machine)
-        assert len(ports) == 2
-        for host, port in ports:
-            assert host == "127.0.0.1"
+        assert {host for host, _ in ports} <= {"127.0.0.1", machine.address}
+        of_cluster = {port for host, port in ports if host == machine.address}
+        own = {port for host, port in ports if host == "127.0.0.1"} - of_cluster
+        assert own
+        for port in own:
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((machine.address, port), timeout=5)
+        for port in of_cluster:
+            assert hears(machine.address, port) == b""
+
+
+def hears(host: str, port: int) -> bytes:
+    """What a port answers to a stranger who speaks TLS, and shows no certificate."""
+    anyone = ssl.create_default_context()
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((host, port), timeout=5) as plain:
+        try:
+            with anyone.wrap_socket(plain) as connection:
+                connection.sendall(b"hello" * 100)
+                return connection.recv(1)
+        except (ssl.SSLError, ConnectionError):
+            return b""
 
 
 def test_a_stranger_at_the_ports_is_refused(network: Network) -> None:
