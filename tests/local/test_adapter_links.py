@@ -1,0 +1,223 @@
+"""Worker adapters and their controller on one loop, with cables that are cut and strangers that knock."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.link.adapter_server import AdapterServer
+from skyward.link.adapters import Wanted
+from skyward.provider import Instance
+from skyward.specs.needs import Needs
+from skyward_providers.adapter_serve import serve
+from tests.local.test_adapters import TOKEN, directories, free_port
+
+pytestmark = pytest.mark.local
+
+
+@contextlib.asynccontextmanager
+async def controller(silence: float = 10.0) -> AsyncIterator[tuple[AdapterServer, str]]:
+    server, listening = AdapterServer(TOKEN, silence), socket.create_server(("127.0.0.1", 0))
+    host, port = listening.getsockname()
+    await server.open(listening)
+    try:
+        yield server, f"{host}:{port}"
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(connect: str, **options: object) -> AsyncIterator[list[str]]:
+    """An adapter over local machines; what it says."""
+    said: list[str] = []
+    stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(
+        serve(sky.Local(), connect=connect, token=TOKEN, stop=stop, say=said.append, **options)  # type: ignore[arg-type]  # they are what a test gives
+    )
+    try:
+        yield said
+    finally:
+        stop.set_result("the test is over")
+        await task
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_an_adapter_with_no_room_gives_what_it_has() -> None:
+    async def test() -> None:
+        settings = sky.Adapter(f"127.0.0.1:{free_port()}", connect_timeout=20, token=TOKEN)
+        provider = settings.create_provider()
+        async with serving(settings.listen, max_groups=2):
+            offers = [offer async for offer in provider.offers()]
+            cluster = await provider.prepare(sky.Spec(), offers[0], "pool")
+            cluster, came = await provider.provision(cluster, 3)
+            assert len(came) == 2
+            with pytest.raises(sky.ProvisioningError, match=r"no room \(local-\w+ has 2 at most\)"):
+                await provider.provision(cluster, 1)
+            assert await provider.get_instance(cluster, came[0].id) == (cluster, came[0])
+            await provider.terminate(cluster, [came[0].id, "nothing"])
+            assert await provider.get_instance(cluster, came[0].id) == (cluster, None)
+            cluster, (again,) = await provider.provision(cluster, 2)
+            assert again.id not in {each.id for each in came}
+            await provider.teardown(cluster)
+            await provider.teardown(cluster)
+
+    run(test)
+
+
+def test_only_adapters_with_what_is_wanted_are_asked() -> None:
+    async def test() -> None:
+        gpu = sky.Spec(capabilities={"gpu"}, resources={"GPU": 2})
+        async with controller() as (server, address), serving(address, spec=gpu), serving(address):
+            wanted = Wanted(Needs({"GPU": 2}, {"gpu"}))
+            (said,) = await server.adapters(wanted, 20)
+            assert (set(said.capabilities), said.resources["GPU"]) == ({"gpu"}, 2.0)
+            instance = await server.start(wanted)
+            assert instance.id.startswith(said.adapter_id)
+            with pytest.raises(sky.ProvisioningError, match="no adapter has nodes with 3 GPU"):
+                await server.start(Wanted(Needs({"GPU": 3})))
+            await server.shutdown(instance.id)
+
+    run(test)
+
+
+class Cable:
+    """Passes bytes between adapters and a controller, until it is cut."""
+
+    def __init__(self, address: str) -> None:
+        self._to = address.rsplit(":", 1)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.plugged = asyncio.Event()
+        self.plugged.set()
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self.plugged.set()
+        self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.plugged.wait()
+        with contextlib.suppress(OSError):
+            far, near = await asyncio.open_connection(*self._to)
+            self._writers |= {writer, near}
+            await asyncio.gather(self._pass(reader, near), self._pass(far, writer), return_exceptions=True)
+            self._writers -= {writer, near}
+
+    @staticmethod
+    async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110  # what it waits for is elsewhere
+        await asyncio.sleep(0.01)
+
+
+def test_a_broken_connection_loses_no_group_and_no_command() -> None:
+    async def test() -> None:
+        async with controller() as (server, address):
+            cable = Cable(address)
+            async with cable as through, serving(through) as said:
+                await server.adapters(None, 20)
+                kept = await server.start(Wanted())
+                cable.plugged.clear()
+                cable.cut()
+                await until(lambda: any("ended" in each for each in said))
+                ending = asyncio.create_task(server.shutdown(kept.id))
+                await asyncio.sleep(0)
+                assert server.instance(kept.id) is None
+                cable.plugged.set()
+                await ending
+                assert there()
+                another = await server.start(Wanted())
+                cable.cut()
+                await until(lambda: sum("is connected" in each for each in said) == 3)
+                assert server.instance(another.id) == another
+                await server.shutdown(another.id)
+
+    run(test)
+
+
+def there(*instances: Instance) -> bool:
+    """Whether exactly these machines are, of all that an adapter here ever had."""
+    found = {machine for directory in directories() for machine in directory.glob("machine-*")}
+    return found == {Path(getattr(instance.access, "directory", "")) for instance in instances}
+
+
+def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
+    async def test() -> None:
+        async with controller(silence=0.3) as (server, address):
+            cable = Cable(address)
+            async with cable as through, serving(through, heartbeat=0.05):
+                await server.adapters(None, 20)
+                kept = await server.start(Wanted())
+                cable.plugged.clear()
+                cable.cut()
+                await until(lambda: server.instance(kept.id) is None)
+                with pytest.raises(sky.ProvisioningError, match="no adapter is connected"):
+                    await server.start(Wanted())
+                cable.plugged.set()
+                await until(lambda: server.instance(kept.id) == kept)
+                await server.shutdown(kept.id)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"x" * 200_000,
+        b'{"v":1,"type":"heartbeat_echo"}\n',
+        b"[" * 60_000 + b"\n",
+    ],
+)
+def test_strangers_are_sent_away_and_harm_nobody(said: bytes) -> None:
+    async def test() -> None:
+        async with controller() as (server, address), serving(address):
+            reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+            writer.write(said)
+            if not said:
+                writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                assert len(await reader.read()) < 1000
+            writer.close()
+            await server.adapters(None, 20)
+            await server.shutdown((await server.start(Wanted())).id)
+
+    run(test)
+
+
+def test_a_start_that_nobody_waits_for_any_more_leaves_nothing() -> None:
+    async def test() -> None:
+        async with controller() as (server, address), serving(address):
+            await server.adapters(None, 20)
+            for turns in range(12):  # it is abandoned at each point on its way
+                start = asyncio.create_task(server.start(Wanted()))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                start.cancel()
+                await asyncio.wait([start])
+            last = await server.start(Wanted())
+            await until(lambda: there(last))
+            await server.shutdown(last.id)
+
+    run(test)
