@@ -84,7 +84,7 @@ def directories() -> list[Path]:
 def test_the_nodes_of_a_pool_come_from_an_adapter(adapters: sky.Adapter, start: Start, wait_for: Wait) -> None:
     adapter = start(adapters.address, adapters.token, "--max-groups", "2")
     for _ in range(2):  # the adapter serves one pool after another, over a connection each
-        with sky.Compute(provider=adapters, nodes=2, cluster=False) as pool:
+        with sky.Compute(provider=adapters, nodes=2) as pool:
             ran = where() @ pool
             assert [rank for rank, *_ in ran] == [0, 1]
             assert {Path(directory).parent for _, directory, _ in ran} <= set(directories())
@@ -97,7 +97,7 @@ def test_a_killed_adapter_leaves_nothing_and_another_one_heals_the_pool(
     adapters: sky.Adapter, start: Start, wait_for: Wait, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = start(adapters.address, adapters.token)
-    with sky.Compute(provider=adapters, nodes=2, cluster=False) as pool:
+    with sky.Compute(provider=adapters, nodes=2) as pool:
         before = where() @ pool
         keeper = first.keeper()
         first.popen.send_signal(signal.SIGKILL)
