@@ -128,7 +128,12 @@ class Clustering:
 
     async def _perform(self, request: Request) -> Any:
         client = await self._entered(request)
-        return await client.perform(request)
+        try:
+            self._check_open()
+            return await client.perform(request)
+        except RuntimeError:
+            self._check_open()
+            raise
 
     async def _entered(self, request: Request) -> "ClusterClient":
         """Ourselves in the cluster.
@@ -154,13 +159,18 @@ class Clustering:
     async def _enter(self) -> "ClusterClient":
         from skyward.link.collections import ClusterClient
 
-        if self._closed or self._authority is None:
-            raise PoolClosedError(f"Pool {self._pool!r} is closed, and its collections with it.")
+        self._check_open()
+        if self._authority is None:
+            raise RuntimeError("there are members, and nobody made their certificates")
         client = ClusterClient(self._pool, self._authority.issue("client"))
         for node, address in tuple(self._members.items()):
             await client.reach(address, node.reach)
         await client.enter(tuple(self._members.values()))
         return client
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolClosedError(f"Pool {self._pool!r} is closed, and its collections with it.")
 
     async def close(self) -> None:
         """Let go of it. Twice does no harm."""

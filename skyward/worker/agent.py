@@ -131,6 +131,7 @@ class Agent:
         self._outbox.put(Started(task), urgent=False, wait=False)
 
     def _finished(self, event: Finished) -> None:
+        self.cluster.task_ended(event.task)
         self._holds.ended(event.task)
         self._outbox.put(event, urgent=True, wait=False)
 

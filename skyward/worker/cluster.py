@@ -16,7 +16,7 @@ from casty import ActorSystem, Cluster, Runtime
 
 from skyward.errors import CollectionUnavailableError
 from skyward.wire.messages import Clustered, Join, Leave
-from skyward.wire.shared.hub import DEAD_AFTER, HEARTBEAT, LIMITS, SUSPECT_AFTER, Hub
+from skyward.wire.shared.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
 from skyward.wire.shared.requests import Request
 from skyward.wire.trust import Credentials, presented
 
@@ -125,7 +125,7 @@ async def _joined(join: Join) -> ActorSystem:
                 heartbeat=HEARTBEAT,
                 suspect_after=SUSPECT_AFTER,
                 dead_after=DEAD_AFTER,
-                remove_after=timedelta(seconds=10),
+                remove_after=REMOVE_AFTER,
                 anti_entropy=timedelta(seconds=5),
             ),
             leave_timeout=_LEAVE_WITHIN,
@@ -138,7 +138,10 @@ async def _joined(join: Join) -> ActorSystem:
 
 
 def _place(host: str) -> tuple[str, str | None]:
-    """Where to listen, and what to tell the others, to be reached at `host`."""
+    """Where to listen, and what to tell the others, to be reached at `host`.
+
+    The port is chosen here, so that a node which was away for too long comes back at the same address.
+    """
     with socket.socket() as probe:
         try:
             probe.bind((host, 0))
@@ -146,7 +149,7 @@ def _place(host: str) -> tuple[str, str | None]:
             probe.bind(("0.0.0.0", 0))
             port = probe.getsockname()[1]
             return f"0.0.0.0:{port}", f"{host}:{port}"
-    return f"{host}:0", None
+        return f"{host}:{probe.getsockname()[1]}", None
 
 
 def _ignore(_: object) -> None:

@@ -19,7 +19,7 @@ from skyward.wire.shared.meeting import Meeting, barrier
 from skyward.wire.shared.requests import Consistency, Request
 from skyward.wire.shared.taking import Queueing
 
-__all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "SUSPECT_AFTER", "Hub"]
+__all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub"]
 
 LIMITS = Limits(message=256 * 1024 * 1024)
 """The most bytes of one value. Made for values of up to a few MiB: a larger one holds up those behind it."""
@@ -27,7 +27,9 @@ LIMITS = Limits(message=256 * 1024 * 1024)
 HEARTBEAT = timedelta(seconds=0.5)
 SUSPECT_AFTER = timedelta(seconds=2)
 DEAD_AFTER = timedelta(seconds=1.5)
-"""How a cluster notices that a member is lost: what it kept is kept by others 4 seconds later."""
+REMOVE_AFTER = timedelta(seconds=1)
+"""How a cluster notices that a member is lost: what it kept is kept by others 4 seconds later. One that was only away,
+and comes back, joins again."""
 
 _WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
 

@@ -63,7 +63,7 @@ async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
                     continue
                 waiting = {key: party for key, party in waiting.items() if now - party.seen < _GONE or key == id}
                 if waiting.keys() - {id} and wanted != parties:
-                    message.reply_to.tell(f"it is for {parties} parties here, and those who wait are of {parties}")
+                    message.reply_to.tell(f"it is for {wanted} parties here, and those who wait are of {parties}")
                     continue
                 parties = wanted
                 waiting[id] = _Party(message.reply_to, now)

@@ -1,0 +1,180 @@
+"""Collections while nodes are lost, come and go: what was confirmed is there, and nothing has happened twice."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def three() -> Iterator[sky.Compute]:
+    with sky.Compute(nodes=3, retry_on_interruption=10, worker=sky.Worker(concurrency=2)) as pool:
+        everyone_is_in(pool)
+        yield pool
+
+
+@sky.function
+def count(name: str) -> int:
+    return sky.counter(name).increment()
+
+
+@sky.function
+def meet(name: str, parties: int) -> int:
+    sky.barrier(name, parties).wait()
+    return sky.instance_info().node
+
+
+def everyone_is_in(pool: sky.Compute) -> None:
+    """Return when every node of the pool is in its cluster."""
+    count("in") @ pool
+
+
+def kill(pool: sky.Compute, rank: int) -> None:
+    os.kill(pool.start(tasks.pid(), on=rank).future.result(20), signal.SIGKILL)
+
+
+def is_another(pool: sky.Compute, rank: int, process: int) -> bool:
+    return bool(pool.start(tasks.pid(), on=rank).future.result(20) != process)
+
+
+def has(pool: sky.Compute, nodes: int) -> bool:
+    return len(pool.snapshot().nodes) == nodes
+
+
+class Busy:
+    """Threads that do one thing again and again, with a number of their own each time; `done` is what they got."""
+
+    def __init__(self, *things: Callable[[int], Any]) -> None:
+        self.done: list[list[Any]] = [[] for _ in things]
+        self._failed: list[BaseException] = []
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, args=(thing, done))
+            for thing, done in zip(things, self.done, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, thing: Callable[[int], Any], done: list[Any]) -> None:
+        try:
+            while not self._stop.is_set():
+                done.append(thing(len(done)))
+        except BaseException as error:
+            self._failed.append(error)
+
+    def all_did(self, times: int) -> Callable[[], bool]:
+        """Whether each of them has done it so often from now on."""
+        targets = [len(done) + times for done in self.done]
+        return lambda: bool(self._failed) or all(len(d) >= n for d, n in zip(self.done, targets, strict=True))
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+        if self._failed:
+            raise self._failed[0]
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_the_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, wait_for: Wait, victim: int) -> None:
+    cache, steps, seen, work = three.dict("cache"), three.counter("steps"), three.set("seen"), three.queue("work")
+    for number in range(50):
+        cache["before", number] = number
+
+    def put(number: int) -> None:
+        work.put(number)
+
+    busy = Busy(
+        lambda number: cache.__setitem__(number, number),
+        lambda _: steps.increment(),
+        lambda _: steps.increment(),
+        seen.add,
+        put,
+    )
+    wait_for(busy.all_did(20), "everything to be under way")
+    kill(three, victim)
+    wait_for(busy.all_did(20), "everything to go on")
+    busy.stop()
+    writes, ones, twos, adds, puts = (len(done) for done in busy.done)
+    assert [cache["before", number] for number in range(50)] == list(range(50))
+    assert [cache[number] for number in range(writes)] == list(range(writes))
+    assert sorted(busy.done[1] + busy.done[2]) == list(range(1, ones + twos + 1))
+    assert steps.value == ones + twos
+    assert (len(seen), adds - 1 in seen) == (adds, True)
+    assert [work.get(timeout=20) for _ in range(puts)] == list(range(puts))
+    assert work.empty()
+
+
+def test_takers_get_each_item_once_while_a_node_is_lost(three: sky.Compute, wait_for: Wait) -> None:
+    work = three.queue("work")
+    numbers = iter(range(10_000))
+
+    def put_next() -> None:
+        work.put(next(numbers))
+
+    busy = Busy(lambda _: put_next(), lambda _: work.get(timeout=None))
+    wait_for(busy.all_did(50), "both to be under way")
+    kill(three, 1)
+    wait_for(busy.all_did(20), "both to go on")
+    put_more = threading.Timer(0.1, put_next)
+    put_more.start()
+    busy.stop()
+    put_more.join()
+    sent = next(numbers)
+    rest = [work.get(timeout=20) for _ in range(sent - len(busy.done[1]))]
+    assert sorted(busy.done[1] + rest) == list(range(sent))
+    assert work.empty()
+
+
+def test_those_who_wait_at_a_barrier_outlive_another_node(three: sky.Compute, wait_for: Wait) -> None:
+    """Two wait on each of two nodes; what keeps their barriers may be on the one that dies."""
+    waits = [three.start(meet(f"gate-{number}", 2), on=rank).future for number, rank in enumerate((0, 0, 2))]
+    wait_for(lambda: three.snapshot().running == len(waits), "them to wait")
+    kill(three, 1)
+    for number in range(len(waits)):
+        three.barrier(f"gate-{number}", 2).wait(timeout=60)
+    assert [future.result(30) for future in waits] == [0, 0, 2]
+
+
+def test_a_replacement_is_in_the_same_cluster(three: sky.Compute, wait_for: Wait) -> None:
+    steps = three.counter("after")
+    steps.increment(10)
+    for victim in (0, 1):  # one after the other: in the end, most of the first three are not there
+        before = three.start(tasks.pid(), on=victim).future.result(20)
+        kill(three, victim)
+        wait_for(partial(is_another, three, victim, before), "a new node")
+        everyone_is_in(three)
+        assert steps.increment() == 11 + victim
+
+
+def test_a_pool_of_two_waits_for_the_replacement(wait_for: Wait) -> None:
+    with sky.Compute(nodes=2) as pool:
+        everyone_is_in(pool)
+        cache = pool.dict("cache")
+        cache.update({number: number for number in range(30)})
+        kill(pool, 1)
+        cache.update({number: -number for number in range(30)})
+        assert [cache[number] for number in range(30)] == [-number for number in range(30)]
+
+
+def test_nodes_hand_over_what_they_keep_as_the_pool_shrinks(wait_for: Wait) -> None:
+    with sky.Compute(nodes=4) as pool:
+        everyone_is_in(pool)
+        cache, steps = pool.dict("cache"), pool.counter("steps")
+        cache.update({number: number for number in range(100)})
+        for nodes in (2, 1, 3):
+            pool.resize(nodes)
+            wait_for(partial(has, pool, nodes), f"{nodes} nodes")
+            assert steps.increment() > 0
+            assert [cache[number] for number in range(100)] == list(range(100))
+        assert steps.value == 3
