@@ -128,6 +128,9 @@ def main() -> None:
     """Run the worker to its end."""
     settings = Settings.from_environment()
     os.environ["SKYWARD_NODE"] = str(settings.node)
+    os.environ["COMPUTE_POOL"] = (
+        ""  # so that setting it later adds none, which a process being started would not survive
+    )
     if settings.lease is not None:
         os.setsid()  # whoever started it leaves it behind
     announce = os.dup(1)
@@ -135,7 +138,7 @@ def main() -> None:
     agent = Agent(loop, settings.token, settings.node, settings.slots, processes=settings.processes)
     set_here(agent.cluster, current_task_number)
     replace_streams(agent.emit_output, agent.alone)
-    capture_descriptors(agent.emit_output, agent.alone)
+    agent.drain = capture_descriptors(agent.emit_output, agent.alone)
     ended = asyncio.Event()
     engine = threading.Thread(
         target=loop.run_until_complete,

@@ -4,6 +4,7 @@ It lives on the engine's loop, on a thread of its own, so that the main thread i
 """
 
 import asyncio
+import contextlib
 import hmac
 import os
 import threading
@@ -11,6 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from skyward.errors import CollectionUnavailableError
 from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import (
     Batch,
@@ -43,6 +45,8 @@ from skyward.worker.outbox import Outbox
 from skyward.worker.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from casty import Ref
 
 __all__ = ["RESTART", "Agent"]
@@ -55,6 +59,9 @@ TICK = 0.02
 
 BURST = 32
 """Events between two answers from which on those that follow wait for the next tick, and go together."""
+
+SETTLE = 1.0
+"""Seconds that a task's end waits at most until nobody counts it among those who wait for a collection."""
 
 RESTART = 75
 """Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
@@ -69,6 +76,9 @@ class Agent:
         node: rank of the node.
         slots: how many tasks run at once.
         processes: whether each slot is a process of its own.
+
+    Attributes:
+        drain: waits, a moment at most, for what is on its way from the descriptors of the process.
     """
 
     def __init__(
@@ -85,7 +95,8 @@ class Agent:
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
         self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
-        self._executor = Executor(self._started, self._finished, self._replace_slot, self._end_process)
+        self.drain: Callable[[], None] = lambda: None
+        self._executor = Executor(self._started, self._settle, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
         self._info = ""
         self._received = 0
@@ -130,8 +141,13 @@ class Agent:
     def _started(self, task: int) -> None:
         self._outbox.put(Started(task), urgent=False, wait=False)
 
+    def _settle(self, event: Finished) -> None:
+        self.drain()
+        if (settled := self.cluster.task_ended(event.task, event.outcome not in ("value", "error"))) is not None:
+            with contextlib.suppress(TimeoutError, CollectionUnavailableError):
+                settled.result(SETTLE)
+
     def _finished(self, event: Finished) -> None:
-        self.cluster.task_ended(event.task)
         self._holds.ended(event.task)
         self._outbox.put(event, urgent=True, wait=False)
 

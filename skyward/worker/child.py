@@ -43,19 +43,21 @@ class Child:
         self._questions: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
 
+    def _send(self, message: object) -> None:
+        with self._guard.shielded(), self._send_lock:  # half a message would be the last that is understood
+            self._connection.send(message)
+
     def ask(self, request: Request) -> Future[Any]:
         """The answer to an operation on a collection, which the parent carries out."""
         number = next(self._numbers)
         question = self._questions[number] = Future()
         question.add_done_callback(lambda done: self._take_back(number) if done.cancelled() else None)
-        with self._send_lock:
-            self._connection.send(("ask", number, request))
+        self._send(("ask", number, request))
         return question
 
     def _take_back(self, number: int) -> None:
         self._questions.pop(number, None)
-        with self._send_lock:
-            self._connection.send(("take back", number))
+        self._send(("take back", number))
 
     def _answer(self, number: int, answer: Any, error: BaseException | None) -> None:
         question = self._questions.pop(number, None)
@@ -73,15 +75,13 @@ class Child:
 
     def emit(self, event: Event) -> None:
         """Send an event to the parent, which waits while the client is behind."""
-        with self._send_lock:
-            self._connection.send(event)
+        self._send(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Hand buffers over to the parent; their keys there."""
         local = self._store.keep(views)
         blobs = [self._store.get(key) for key in local]
-        with self._send_lock:
-            self._connection.send(("keep", [(blob.path, blob.size) for blob in blobs]))
+        self._send(("keep", [(blob.path, blob.size) for blob in blobs]))
         keys = self._kept.get()
         self._store.drop(tuple(local))
         return keys
@@ -137,8 +137,7 @@ class Child:
         while (job := self._jobs.get()) is not None:
             finished = execute(job, self, functions, self.fetch, self._node, self._guard)
             self._job = None
-            with self._send_lock:
-                self._connection.send(finished)
+            self._send(finished)
 
 
 def main() -> None:

@@ -41,13 +41,14 @@ class Membership:
         self._hub: asyncio.Future[Hub] = loop.create_future()
         self._staying: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
-        self._used = False
+        self._asked: set[int] = set()
+        self._under_way: dict[int, set[asyncio.Task[Any]]] = {}
 
     # For tasks.
 
     def ask(self, request: Request) -> Future[Any]:
         """The answer to an operation, to come."""
-        self._used = True
+        self._asked.add(request.owner)
         return asyncio.run_coroutine_threadsafe(self.perform(request), self._loop)
 
     async def perform(self, request: Request) -> Any:
@@ -56,6 +57,18 @@ class Membership:
         Raises:
             CollectionUnavailableError: the node does not get into the cluster.
         """
+        operation = asyncio.current_task()
+        assert operation is not None
+        under_way = self._under_way.setdefault(request.owner, set())
+        under_way.add(operation)
+        try:
+            return await self._perform(request)
+        finally:
+            under_way.discard(operation)
+            if not under_way:
+                self._under_way.pop(request.owner, None)
+
+    async def _perform(self, request: Request) -> Any:
         if not self._hub.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._hub), _WAIT_FOR_IT)
@@ -66,14 +79,29 @@ class Membership:
             )
         return await self._hub.result().perform(request)
 
-    def task_ended(self, task: int) -> None:
-        """Release what a task has not released itself."""
-        if self._used:
-            self._loop.call_soon_threadsafe(self._release, task)
+    def task_ended(self, task: int, stopped: bool) -> Future[None] | None:
+        """Release what a task has not released itself, and take back what it no longer waits for.
 
-    def _release(self, task: int) -> None:
+        One that was `stopped` waits for nothing: it may not have got to the point of taking back itself.
+
+        Returns:
+            What is done when both are; None where there is nothing to do.
+        """
+        if task not in self._asked:
+            return None
+        self._asked.discard(task)
+        return asyncio.run_coroutine_threadsafe(self._settle(task, stopped), self._loop)
+
+    async def _settle(self, task: int, stopped: bool) -> None:
+        operations = self._under_way.get(task, set())
+        if stopped:
+            for operation in operations:
+                if not operation.cancelling():
+                    operation.cancel()
+        if ending := [operation for operation in operations if operation.cancelling()]:
+            await asyncio.wait(ending)
         if self._hub.done():
-            self._hub.result().task_ended(task)
+            await self._hub.result().release_of(task)
 
     # For the client.
 

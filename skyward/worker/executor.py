@@ -55,12 +55,14 @@ class Executor:
 
     Attributes:
         started: called with each task that runs for longer than a tick; a shorter one ends before anyone asks.
+        settle: called before `finished`, on the slot's thread: does what must be done before the end is told.
         finished: called with the last event of each task, once per task.
         replace_slot: called when a thread was abandoned, so that the node keeps its number of slots.
         end_process: called when a task can only be stopped by ending this process.
     """
 
     started: Callable[[int], None]
+    settle: Callable[[Finished], None]
     finished: Callable[[Finished], None]
     replace_slot: Callable[[], None]
     end_process: Callable[[], None]
@@ -82,6 +84,7 @@ class Executor:
             if not self._claim(job, slot):
                 continue
             finished = slot.run(job)
+            self.settle(finished)
             if not self._release(job):
                 return
             self.finished(finished)

@@ -4,11 +4,12 @@ On the main thread it comes as a signal, which also ends a sleep or a blocking r
 the next bytecode, so a blocking call ends first.
 """
 
+import contextlib
 import ctypes
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from skyward.worker.execute import Interrupted, Reason
@@ -28,6 +29,8 @@ class ThreadGuard:
         self._is_main = threading.current_thread() is threading.main_thread()
         self._lock = threading.Lock()
         self._open = False
+        self._shielded = False
+        self._due = False
         self._last = 0.0
         if self._is_main:
             signal.signal(signal.SIGINT, self._on_signal)
@@ -35,6 +38,7 @@ class ThreadGuard:
     def run[T](self, call: Callable[[], T]) -> T:
         """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it."""
         self._last = 0.0
+        self._due = False
         try:
             try:
                 self._open = True
@@ -44,6 +48,21 @@ class ThreadGuard:
         except Interrupted:
             self._leave()  # it may have come as the guard was about to close
             raise
+
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """What must not stop half-way: an interrupt that comes meanwhile is raised at the end. For the main thread."""
+        if not self._is_main or threading.get_ident() != self._thread or self._shielded:
+            yield
+            return
+        self._shielded = True
+        try:
+            yield
+        finally:
+            self._shielded = False
+        if self._due and self._open:
+            self._due = False
+            raise Interrupted
 
     def interrupt(self, reason: Reason) -> None:
         """Raise `Interrupted` in the user's code, if any runs; not again at once, so whoever insists calls again."""
@@ -71,7 +90,9 @@ class ThreadGuard:
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         if self._open and self.reason is not None:
-            raise Interrupted
+            self._due = self._shielded
+            if not self._shielded:
+                raise Interrupted
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:

@@ -4,11 +4,16 @@ Python code writes to a `TaskStream`. What writes to the descriptors themselves 
 a pipe and goes to the one task that runs, or to the node where there are several or none.
 """
 
+import array
 import codecs
+import fcntl
 import io
 import os
+import select
 import sys
+import termios
 import threading
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -20,6 +25,9 @@ __all__ = ["NoKeyboard", "TaskStream", "capture_descriptors", "replace_streams"]
 
 type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]
+
+_DRAIN = 0.5
+"""Seconds that a task's end waits at most for what its subprocesses have written."""
 
 
 class TaskStream(io.TextIOBase):
@@ -86,17 +94,59 @@ def replace_streams(emit: Emit, alone: Callable[[], int]) -> None:
     sys.stderr = TaskStream("stderr", emit, alone)
 
 
-def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> None:
-    """Send what is written to descriptors 1 and 2 through `emit`, from threads that read the other ends of pipes."""
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> Callable[[], None]:
+    """Send what is written to descriptors 1 and 2 through `emit`, from threads that read the other ends of pipes.
+
+    Gives what waits, a moment at most, until all that was written so far has been sent.
+    """
+    pumps: list[_Pump] = []
+    names: tuple[tuple[int, StreamName], ...] = ((1, "stdout"), (2, "stderr"))
+    for descriptor, name in names:
         reader, writer = os.pipe()
         os.dup2(writer, descriptor)
         os.close(writer)
-        threading.Thread(target=_pump, args=(reader, name, emit, alone), name=f"skyward-{name}", daemon=True).start()
+        pumps.append(pump := _Pump(reader, name, emit, alone))
+        threading.Thread(target=pump.run, name=f"skyward-{name}", daemon=True).start()
+
+    def drain() -> None:
+        deadline = None
+        while any(pump.behind for pump in pumps):
+            deadline = time.monotonic() + _DRAIN if deadline is None else deadline
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.0005)
+
+    return drain
 
 
-def _pump(reader: int, name: StreamName, emit: Emit, alone: Callable[[], int]) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while data := os.read(reader, 65536):
-        if text := decoder.decode(data):
-            emit(Output(alone(), name, text))
+class _Pump:
+    """Reads one pipe, and sends what comes out of it."""
+
+    def __init__(self, reader: int, name: StreamName, emit: Emit, alone: Callable[[], int]) -> None:
+        self._reader = reader
+        self._name: StreamName = name
+        self._emit = emit
+        self._alone = alone
+        self._sending = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether something was written that is not sent yet."""
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self._reader, termios.FIONREAD, waiting)
+        return bool(waiting[0]) or self._sending
+
+    def run(self) -> None:
+        """Until the pipe ends."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        readable = select.poll()
+        readable.register(self._reader, select.POLLIN)
+        while True:
+            readable.poll()
+            self._sending = True  # before the pipe is emptied, so that it is never neither
+            data = os.read(self._reader, 65536)
+            if not data:
+                return
+            if text := decoder.decode(data):
+                self._emit(Output(self._alone(), self._name, text))
+            self._sending = False

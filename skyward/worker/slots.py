@@ -1,6 +1,7 @@
 """The two kinds of slot: a thread of the worker, and a process of its own."""
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -152,8 +153,9 @@ class ProcessSlot:
         return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
 
     def warm(self) -> None:
-        """Start the child ahead of the first job."""
-        self._ready()
+        """Start the child ahead of the first job, which tries again where that fails."""
+        with contextlib.suppress(OSError):
+            self._ready()
 
     def _ready(self) -> "Connection[Any, Any]":
         if self._child is not None and self._child.poll() is None and self._connection is not None:
@@ -171,6 +173,7 @@ class ProcessSlot:
                 ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env=dict(os.environ),  # a copy: another thread may grow the one that the child would read
             )
         self._connection = Connection(ours.detach())
         self._known.clear()

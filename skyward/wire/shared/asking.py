@@ -2,6 +2,7 @@
 what it is asked twice."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ REASK = 4.0
 """Seconds after which one who waits says so again: whoever keeps the collection now may not know of it."""
 
 _ATTEMPT = 8.0
+_TAKE_BACK = 5.0
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)
 _AWAY = (Unavailable, NotStarted, ActorFailed, TimeoutError)
 
@@ -47,6 +49,12 @@ class Address[M]:
     def tell(self, message: M) -> None:
         """Send without waiting, and without knowing whether it arrives."""
         self._reference().tell(message)
+
+    async def take_back(self, message: Askable[Any]) -> None:
+        """Say that one waits no longer. What is lost on the way is noticed by and by, as the loss of a process is."""
+        with contextlib.suppress(TimeoutError, CollectionUnavailableError):
+            async with asyncio.timeout(_TAKE_BACK):
+                await self.ask(message)
 
     async def ask[R](self, message: Askable[R]) -> R:
         """The answer.

@@ -125,11 +125,11 @@ class Hub:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.warning("%s", error)
 
-    def task_ended(self, owner: int) -> None:
+    async def release_of(self, owner: int) -> None:
         """Release the locks that a task has not released itself."""
-        for _, thing in self._things.values():
-            if isinstance(thing, Locking) and thing.holds_for(owner):
-                self._spawn(thing.release_of(owner))
+        for _, thing in tuple(self._things.values()):
+            if isinstance(thing, Locking):
+                await thing.release_of(owner)
 
     def close(self) -> None:
         """Do nothing more."""

@@ -125,7 +125,7 @@ class Locking:
             await self._address.ask(Release(id))
             return 0
         except BaseException:
-            self._address.tell(Release(id))
+            await self._address.take_back(Release(id))
             raise
         if token:
             keeping = asyncio.get_running_loop().create_task(self._keep(token, id))
@@ -149,10 +149,6 @@ class Locking:
             return False
         holding.keeping.cancel()
         return await self._address.ask(Release(holding.id)) and not holding.lost
-
-    def holds_for(self, owner: int) -> bool:
-        """Whether a task holds it."""
-        return any(holding.owner == owner for holding in self._holdings.values())
 
     async def release_of(self, owner: int) -> None:
         """Release what a task held as it ended."""

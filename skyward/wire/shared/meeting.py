@@ -104,7 +104,7 @@ class Meeting:
             there = await self._address.ask(Withdraw(id))
             return ("late", there) if there else ("", 0)
         except asyncio.CancelledError:
-            self._address.tell(Withdraw(id))
+            await self._address.take_back(Withdraw(id))
             raise
 
     async def reset(self) -> None:

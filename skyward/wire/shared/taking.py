@@ -63,7 +63,7 @@ class Queueing:
         except TimeoutError:
             item = await self._address.ask(Withdraw(id))
         except asyncio.CancelledError:
-            self._spawn(self._address.ask(Withdraw(id, back=True)))
+            await self._address.take_back(Withdraw(id, back=True))
             raise
         if item is None:
             return None
