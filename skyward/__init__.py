@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from skyward import accelerators, errors, time
     from skyward.accelerators import Accelerator
+    from skyward.attaching import attach
     from skyward.collections import barrier, counter, dict, lock, queue, set
     from skyward.compute import Compute
     from skyward.errors import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         CollectionError,
         CollectionUnavailableError,
         IllegalMoveError,
+        JournalError,
         LockLostError,
         MissingModuleError,
         NoClusterError,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from skyward.instance import InstanceInfo, instance_info, is_head
     from skyward.output import silent, stderr, stdout
     from skyward.pending import PendingFunction, PendingFunctionGroup, gather
+    from skyward.reaping import reap
     from skyward.requests import request_resources
     from skyward.sharding import shard
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
@@ -67,6 +70,7 @@ __all__ = [
     "IllegalMoveError",
     "Image",
     "InstanceInfo",
+    "JournalError",
     "Local",
     "LockLostError",
     "MissingModuleError",
@@ -102,6 +106,7 @@ __all__ = [
     "Volume",
     "Worker",
     "accelerators",
+    "attach",
     "barrier",
     "counter",
     "dict",
@@ -113,6 +118,7 @@ __all__ = [
     "lock",
     "main",
     "queue",
+    "reap",
     "request_resources",
     "set",
     "shard",
@@ -125,6 +131,7 @@ __all__ = [
 
 _HOMES = {
     "Accelerator": "accelerators",
+    "attach": "attaching",
     "barrier": "collections",
     "counter": "collections",
     "dict": "collections",
@@ -144,6 +151,7 @@ _HOMES = {
     "PendingFunction": "pending",
     "PendingFunctionGroup": "pending",
     "gather": "pending",
+    "reap": "reaping",
     "request_resources": "requests",
     "shard": "sharding",
     "Image": "specs",

@@ -25,12 +25,14 @@ from skyward.control.work import Sink
 from skyward.dispatch import Dispatcher
 from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, PoolClosedError, SpecError
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
+from skyward.journal import ClusterEntry, PoolRecord
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
-from skyward.values import closest, number
+from skyward.values import FrozenMap, closest, number
 
 if TYPE_CHECKING:
     from contextvars import Token
 
+    from skyward.control.recovered import RecoveredTask
     from skyward.scaling.snapshot import Demand
 
 __all__ = ["Compute", "On"]
@@ -90,22 +92,41 @@ class Compute(Shared):
 
         Raises:
             ProvisioningError: they cannot be had. Nothing is left running.
+            JournalError: they cannot be written down, so they were not asked for.
         """
-        if self._pool is not None and self._pool.state != "closed":
-            return self
-        _refuse_on_node()
-        pool = Pool(self.name, self._groups, self._options, _say)
+        if self._pool is None or self._pool.state == "closed":
+            _refuse_on_node()
+            lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
+            self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
+        return self
+
+    @classmethod
+    def attached(
+        cls,
+        name: str,
+        groups: Mapping[str, tuple[Spec, ...]],
+        options: Options,
+        record: PoolRecord,
+        earlier: Sequence[ClusterEntry],
+    ) -> Self:
+        """A pool that another process has opened, ours from now on: see `sky.attach`."""
+        self = cls(name=name)
+        self._groups, self._options = FrozenMap(groups), options
+        self._open(record, earlier)
+        return self
+
+    def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
+        pool = Pool(self.name, self._groups, self._options, _say, record)
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
         self._shared = None if pool.clustering is None else Opener(pool.clustering)
         _open.add(self)
-        opening = background.run(pool.open())
+        opening = background.run(pool.open(earlier))
         try:
             opening.result()
         except BaseException:
             opening.cancel()
             self.close()
             raise
-        return self
 
     def close(self) -> None:
         """Stop what runs and give every machine back. Twice does no harm."""
@@ -161,6 +182,11 @@ class Compute(Shared):
         """
         number(budget, "budget", optional=True)
         background.call_soon(self._ready().fund, budget)
+
+    @property
+    def recovered(self) -> "Sequence[RecoveredTask]":
+        """The tasks that its former client has left behind, of a pool that `sky.attach` gave; see there."""
+        return () if self._pool is None else tuple(self._pool.recovered)
 
     def decisions(self) -> list[DecisionEvent]:
         """The latest decisions about the number of nodes, oldest first: when, what each was made from, and why."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from skyward.control import background
 from skyward.control.pool import Pool
-from skyward.control.run import Run
+from skyward.control.run import Run, follow
 from skyward.control.streams import Feeder, StreamBuffer, feeder
 from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import PoolClosedError, SpecError
@@ -15,7 +15,6 @@ from skyward.function import PendingFunction, is_generator, stream_arguments, st
 from skyward.specs import Options
 from skyward.wire.arguments import StreamMarker
 from skyward.wire.code import PreparedCode, prepare_code
-from skyward.wire.messages import Blob
 from skyward.wire.payload import encode_call
 
 __all__ = ["Dispatcher"]
@@ -36,7 +35,7 @@ class Dispatcher:
         """
         codes: dict[int, PreparedCode] = {}
         works = [self._work(pending, sink, codes) for pending in pendings]
-        runs = [self._run(work) for work in works]
+        runs = [follow(self._pool, work) for work in works]
         background.call_soon(self._pool.submit, works, target)
         return runs
 
@@ -53,21 +52,6 @@ class Dispatcher:
             timeout = self._options.default_compute_timeout
         stream = StreamBuffer() if streams else None
         return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs)
-
-    def _run(self, work: Work) -> Run[Any]:
-        pool = self._pool
-
-        def stop() -> None:
-            background.call_soon(pool.cancel, [work])
-
-        work.future.stop_with(stop)
-        if work.stream is not None:
-
-            def fetch(blob: Blob) -> memoryview:
-                return pool.fetch(work, blob).result()
-
-            work.stream.connect(lambda units: background.call_soon(pool.credit, work, units), fetch, stop)
-        return Run(work.future, lambda: [work], work.stream)
 
     def broadcast(self, pending: PendingFunction[Any], sink: Sink) -> Run[list[Any]]:
         """Send a task to every node.

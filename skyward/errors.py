@@ -15,6 +15,7 @@ SkywardError
 │   └── TooLargeError             the payload is over the limit (also a ValueError)
 ├── ProvisioningError             the pool could not get the machines it needs (also a RuntimeError)
 │   ├── NoOffersError             nothing on offer fits the spec
+│   ├── JournalError              what is launched cannot be written down, so nothing is
 │   ├── ProviderMissingError      no such provider, or its extra is not installed
 │   └── NodeStartError            a node did not come up; carries the last lines of its log
 ├── CollectionError               a collection could not do what it was asked to (also a RuntimeError)
@@ -38,6 +39,7 @@ __all__ = [
     "CollectionError",
     "CollectionUnavailableError",
     "IllegalMoveError",
+    "JournalError",
     "LockLostError",
     "MissingModuleError",
     "NoClusterError",
@@ -123,6 +125,10 @@ class ProvisioningError(SkywardError, RuntimeError):
 
 class NoOffersError(ProvisioningError):
     """No provider offers a machine that fits the spec."""
+
+
+class JournalError(ProvisioningError):
+    """The journal cannot be read or written. Nothing was launched: what is not on record could be left running."""
 
 
 class ProviderMissingError(ProvisioningError):

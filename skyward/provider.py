@@ -123,6 +123,8 @@ class Cluster:
 
     Attributes:
         specific: what the provider itself wants to remember.
+        tags: what every machine is to be tagged with as it is created: "skyward-pool", unique among all pools, and
+            "skyward-request", the same where a request is made again.
         notes: one sentence each on what of the spec this provider does not act on.
     """
 
@@ -132,6 +134,7 @@ class Cluster:
     offer: Offer
     specific: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +157,22 @@ class Instance:
 
 
 class Provider(Protocol):
-    """The six operations of a cloud. Each may be called again after it failed."""
+    """The operations of a cloud. Each may be called again after it failed, by another process too."""
 
     def offers(self) -> AsyncIterator[Offer]:
         """Everything on sale, unfiltered."""
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Set up what the machines of one pool share."""
+        """Set up what the machines of one pool share. `pool` tells it from all others; asked again, it is the same."""
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Launch machines. Fewer than asked for may come back."""
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """How one machine is; None when there is none."""
+
+    async def find(self, cluster: Cluster) -> Sequence[Instance]:
+        """The machines of a pool that there are, by their tags: whoever asked for them may not have heard of them."""
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
         """Give machines back. One that is gone already is no error."""

@@ -28,11 +28,12 @@ def pytest_configure() -> None:
     # A directory of our own: what another run, or the user, has in the temporary directory is not our leak.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="sky-test-")
+    os.environ["SKYWARD_DATA_DIR"] = str(Path(tempfile.tempdir, "data"))
 
 
 def pytest_unconfigure() -> None:
     own, tempfile.tempdir = tempfile.gettempdir(), None
-    del os.environ["TMPDIR"]
+    del os.environ["TMPDIR"], os.environ["SKYWARD_DATA_DIR"]
     shutil.rmtree(own, ignore_errors=True)
 
 
@@ -71,13 +72,19 @@ class Traces:
                 for c in me.net_connections(kind="inet")
                 if c.status == psutil.CONN_LISTEN
             },
-            files={path: f"file {path}" for path in Path(tempfile.gettempdir()).glob("skyward-*")},
+            files={path: f"file {path}" for path in _own_files()},
         )
 
     def since(self, before: "Traces") -> list[str]:
         """What is here now and was not `before`."""
         kinds = ((getattr(self, kind), getattr(before, kind)) for kind in self.__slots__)
         return [words for now, then in kinds for key, words in now.items() if key not in then]
+
+
+def _own_files() -> Iterator[Path]:
+    """What a pool writes: while it is open, and no longer."""
+    yield from Path(tempfile.gettempdir()).glob("skyward-*")
+    yield from Path(os.environ["SKYWARD_DATA_DIR"], "pools").glob("*")
 
 
 def end_processes_since(before: Traces) -> None:

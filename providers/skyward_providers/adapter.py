@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from skyward.errors import NoOffersError, ProvisioningError, SpecError
 from skyward.link.adapter_server import AdapterServer
@@ -80,6 +80,10 @@ class Adapter:
         object.__setattr__(self, "token", token)
         number(self.connect_timeout, "connect_timeout", zero=True)
         number(self.silence, "silence")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The token is a secret, and is not written down."""
+        return Adapter, (self.listen, None, self.connect_timeout, self.silence)
 
     @property
     def name(self) -> str:
@@ -248,9 +252,15 @@ class _AdapterProvider:
         """The machine, unless its adapter said that it is gone, or is gone itself."""
         return cluster, self._servers[cluster.id].instance(instance_id)
 
+    async def find(self, cluster: Cluster) -> Sequence[Instance]:
+        """None: what an adapter has started for us ends with its connection to us."""
+        return ()
+
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        """Have their adapters end the groups."""
-        server = self._servers[cluster.id]
+        """Have their adapters end the groups; those of another process have ended with it."""
+        server = self._servers.get(cluster.id)
+        if server is None:
+            return
         await asyncio.gather(*(server.shutdown(instance_id) for instance_id in instance_ids))
 
     async def teardown(self, cluster: Cluster) -> None:

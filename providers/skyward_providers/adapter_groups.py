@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import secrets
 import signal
 from collections import OrderedDict
 from collections.abc import Callable
@@ -129,7 +130,9 @@ class Groups:
     async def _prepared(self) -> Cluster:
         async with self._preparing:
             if self._cluster is None:
-                self._cluster = await self._provider.prepare(self._spec, self._offer, self._name)
+                self._cluster = await self._provider.prepare(
+                    self._spec, self._offer, f"{self._name}-{secrets.token_hex(5)}"
+                )
             return self._cluster
 
     async def _shutdown(self, group: str) -> tuple[Status, str]:

@@ -87,8 +87,10 @@ class _LocalProvider:
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
         """A directory for the pool."""
-        directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="skyward-")
-        return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, {"directory": directory}, _notes(spec))
+        directory = os.path.join(tempfile.gettempdir(), f"skyward-{pool}")
+        await asyncio.to_thread(os.makedirs, directory, 0o700, exist_ok=True)
+        specific = {"directory": directory}
+        return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, specific, _notes(spec))
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Addresses and directories for `count` processes; they are started as workers of nodes."""
@@ -118,6 +120,12 @@ class _LocalProvider:
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """The machine, which is up from the start."""
         return cluster, self._instances.get(instance_id)
+
+    async def find(self, cluster: Cluster) -> Sequence[Instance]:
+        """The machines that have a directory. The processes on them end with the one that started them."""
+        directory = Path(cluster.specific["directory"])
+        machines = await asyncio.to_thread(lambda: sorted(directory.glob("machine-*")))
+        return [Instance(each.name.replace("machine", "local"), "exited") for each in machines]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
         """Remove the directories."""

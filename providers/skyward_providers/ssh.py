@@ -190,8 +190,17 @@ class _SSHProvider:
         return cluster, lent
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """The machine, if it is lent out."""
+        """The machine, if it is lent out. One that another process has lent to this pool is lent out from now on."""
+        for instance in self._free:
+            if instance.id == instance_id:
+                self._free.remove(instance)
+                self._lent[instance_id] = instance
+                break
         return cluster, self._lent.get(instance_id)
+
+    async def find(self, cluster: Cluster) -> Sequence[Instance]:
+        """None: these machines are there anyway."""
+        return ()
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
         """Take machines back. They run on."""

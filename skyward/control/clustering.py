@@ -33,8 +33,9 @@ class Clustering:
     others join what is there. Two nodes never start one each, so no node is asked to while another may be joining.
     """
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: str, seed: bytes) -> None:
         self._pool = pool
+        self._seed = seed
         self._authority: Authority | None = None
         self._making: asyncio.Task[None] | None = None
         self._waiting: list[Node] = []
@@ -60,7 +61,7 @@ class Clustering:
         def make() -> "Authority":
             from skyward.wire.trust import Authority
 
-            return Authority(self._pool)
+            return Authority(self._pool, self._seed)
 
         self._authority = await asyncio.to_thread(make)
         self._invite()

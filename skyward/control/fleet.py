@@ -11,7 +11,7 @@ from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
-from skyward.wire.messages import Clustered, Event, Topology
+from skyward.wire.messages import Clustered, Event, Reported, Topology
 
 if TYPE_CHECKING:
     from skyward.provider import Instance
@@ -28,10 +28,12 @@ class Fleet:
         launchers: by group.
         tell: tells the control plane what became of a machine.
         heard: takes the events of nodes.
+        reported: is told what a node has that another process has started.
         clustering: the cluster that the nodes form; None where each is on its own.
 
     Attributes:
         nodes: those that have a machine, by rank.
+        entering, entered: nodes that another process has started: those that we are about to enter, and have entered.
     """
 
     def __init__(
@@ -40,12 +42,15 @@ class Fleet:
         tell: Callable[[WorldMessage], None],
         heard: Callable[[Node, Event], None],
         clustering: Clustering | None,
+        reported: Callable[[Node, Reported], None],
     ) -> None:
         self.nodes: dict[int, Node] = {}
         self.clustering = clustering
+        self.entering = self.entered = 0
         self._launchers = launchers
         self._tell = tell
         self._heard = heard
+        self._reported = reported
         self._owners: dict[int, Launcher] = {}
         self._instances: dict[int, Instance] = {}
         self._brought_up: dict[int, Node] = {}
@@ -113,14 +118,20 @@ class Fleet:
             self._tell(machines.Refused(tuple(numbers[len(came) :]), reason))
 
     async def _bring_up(self, machine: int, rank: int) -> None:
-        node = Node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
+        node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
+        was_there = node.standing is not None
+        self.entering += was_there
         try:
             await self._owners[machine].start(node)
         except Exception as error:
+            self.entering -= was_there
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
+            self.entering -= was_there
+            self.entered += was_there
             self._tell(machines.Joined(machine))
+            node.release()
             if self.clustering is not None:
                 self.clustering.add(node)
 
@@ -147,7 +158,9 @@ class Fleet:
         self._tell(machines.Gone(machine))
 
     def _on_event(self, node: Node, event: Event) -> None:
-        if not isinstance(event, Clustered):
+        if isinstance(event, Reported):
+            self._reported(node, event)
+        elif not isinstance(event, Clustered):
             self._heard(node, event)
         elif self.clustering is not None:
             self.clustering.heard(node, event)

@@ -4,13 +4,15 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from skyward.bootstrap import Plan, client_settings
-from skyward.control.node import Node
+from skyward.control.node import Node, OnEvent, OnLost
 from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
+from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.provider import Cluster, Instance, SSHAccess
 from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
@@ -29,17 +31,20 @@ class Launcher:
         notes: what the provider has to say about the spec.
     """
 
-    def __init__(self, pool: str, group: str, specs: Sequence[Spec], options: Options) -> None:
+    def __init__(self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options) -> None:
         self.nodes = Nodes.of(specs[0].nodes)
         self.provider_name = provider_config(specs[0]).name
         self.notes: tuple[str, ...] = ()
-        self._pool = pool
+        self._record = record
         self._group = group
         self._specs = specs
         self._options = options
         self._offers: dict[Place, Offered] = {}
         self._clusters: dict[Place, Cluster] = {}
+        self._entries: dict[Place, int] = {}
+        self._standing: dict[Place, list[Instance]] = {}
         self._preparing: dict[Place, asyncio.Lock] = {}
+        self._workers: dict[str, WorkerEntry] = {}
         self._instances: dict[str, Place] = {}
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
 
@@ -50,6 +55,11 @@ class Launcher:
         if all(provider_config(spec).name == "local" for spec in self._specs):
             return start
         return 2 * start + max(spec.image.bootstrap_timeout for spec in self._specs)  # to connect, and to start
+
+    @property
+    def standing(self) -> int:
+        """Machines that are there before any is asked for."""
+        return sum(map(len, self._standing.values()))
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -72,30 +82,75 @@ class Launcher:
             spec.idle_timeout,
         )
 
-    async def prepare(self) -> None:
+    async def prepare(self, earlier: Sequence[ClusterEntry] = ()) -> None:
         """Find what is on offer, and set up what the machines at the preferred place share.
+
+        Args:
+            earlier: what another process had of this group: it is taken over.
 
         Raises:
             NoOffersError: nothing on offer fits.
         """
         offers = await find_offers(self._specs, self._options.selection)
         self._offers = {offered.place: offered for offered in offers}
-        cluster = await self._cluster(offers[0].place)
-        self.provider_name, self.notes = offers[0].place.provider, tuple(cluster.notes)
+        for entry in reversed(earlier):
+            await self._adopt(entry)
+        preferred = next(iter(self._offers))
+        cluster = await self._cluster(preferred)
+        self.provider_name, self.notes = preferred.provider, tuple(cluster.notes)
+
+    async def _adopt(self, entry: ClusterEntry) -> None:
+        """Take over what another process had at one place: its machines are the first that are given out."""
+        offered: Offered = entry.offered
+        place, cluster = offered.place, entry.cluster
+        self._offers = {place: offered, **{other: each for other, each in self._offers.items() if other != place}}
+        self._entries[place] = entry.number
+        if cluster is None:
+            return
+        self._clusters[place] = cluster
+        standing = self._standing.setdefault(place, [])
+        for machine in sorted(entry.machines, key=_by_rank):
+            self._clusters[place], instance = await offered.provider.get_instance(cluster, machine.instance.id)
+            if instance is None or instance.access is None:
+                self._record.gone(entry.number, machine.instance.id)
+                continue
+            self._instances[instance.id] = place
+            standing.append(instance if machine.worker is None else machine.instance)
+            if machine.worker is not None:
+                self._workers[instance.id] = machine.worker
+        unheard_of = [each.id for each in await offered.provider.find(cluster) if each.id not in self._instances]
+        await offered.provider.terminate(cluster, unheard_of)
+        for token in entry.requests:
+            self._record.came(entry.number, token, self._clusters[place], ())
 
     async def _cluster(self, place: Place) -> Cluster:
         async with self._preparing.setdefault(place, asyncio.Lock()):
             if place not in self._clusters:
                 offered = self._offers[place]
-                self._clusters[place] = await offered.provider.prepare(offered.spec, offered.offer, self._pool)
+                if place not in self._entries:
+                    self._entries[place] = self._record.preparing(self._group, offered)
+                cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.id)
+                self._clusters[place] = replace(cluster, tags={"skyward-pool": self._record.id})
+                self._record.prepared(self._entries[place], self._clusters[place])
             return self._clusters[place]
 
     async def provision(self, place: Place, count: int) -> Sequence[Instance]:
-        """Machines at a place, as many as came of `count`."""
-        cluster = await self._cluster(place)
-        self._clusters[place], instances = await self._offers[place].provider.provision(cluster, count)
+        """Machines at a place, as many as came of `count`: first those that are there already."""
+        if standing := self._standing.get(place):
+            taken, standing[:] = standing[:count], standing[count:]
+            return taken
+        cluster, entry = await self._cluster(place), self._entries[place]
+        token = self._record.asking(entry)
+        tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
+        self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
+        self._record.came(entry, token, self._clusters[place], instances)
         self._instances.update((instance.id, place) for instance in instances)
         return instances
+
+    def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
+        """The node of a machine, not started yet."""
+        standing = self._workers.pop(instance.id, None)
+        return Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
 
     async def start(self, node: Node) -> None:
         """Start a node's worker and connect to it.
@@ -105,6 +160,8 @@ class Launcher:
         """
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
         await node.start(self._environment(node), timeout, await self._plan(node))
+        if node.standing is not None:
+            self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
 
     async def _plan(self, node: Node) -> Plan | None:
         """What to make the node's environment from; None where it has one. Made once: all nodes get the same."""
@@ -123,6 +180,7 @@ class Launcher:
         image = spec.image
         return {
             **image.env,
+            "SKYWARD_POOL": self._record.id,
             "SKYWARD_LEASE": str(spec.ttl),
             "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
             "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
@@ -139,6 +197,7 @@ class Launcher:
         if place is not None:
             await self._offers[place].provider.terminate(self._clusters[place], [instance.id])
             self._instances.pop(instance.id, None)
+            self._record.gone(self._entries[place], instance.id)
 
     async def teardown(self) -> None:
         """Give every machine back, and remove what they shared. Twice does no harm."""
@@ -146,9 +205,11 @@ class Launcher:
             for place, cluster in tuple(self._clusters.items()):
                 provider = self._offers[place].provider
                 left = [instance for instance, where in self._instances.items() if where == place]
-                await provider.terminate(cluster, left)
+                unheard_of = [instance.id for instance in await provider.find(cluster)]
+                await provider.terminate(cluster, list(dict.fromkeys((*left, *unheard_of))))
                 await provider.teardown(cluster)
                 del self._clusters[place]
+                self._record.torn_down(self._entries.pop(place))
         self._instances.clear()
 
     def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
@@ -173,6 +234,10 @@ class Launcher:
             network=NetworkInfo(interface=node.instance.interface),
         )
         return info.to_json()
+
+
+def _by_rank(machine: MachineEntry) -> tuple[bool, int]:
+    return machine.worker is None, machine.worker.rank if machine.worker is not None else 0
 
 
 def _settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -10,19 +10,39 @@ from functools import partial
 
 from skyward.bootstrap import PhaseEvent, Plan
 from skyward.control.work import Work
+from skyward.journal import WorkerEntry
 from skyward.link.bulk import BulkPath
 from skyward.link.channel import Channel
 from skyward.link.hello import WorkerProcess
 from skyward.link.holdings import Holdings
-from skyward.link.launch import start_worker
+from skyward.link.launch import enter_worker, start_worker
 from skyward.provider import Instance, SSHAccess
 from skyward.wire.flow import WINDOW
-from skyward.wire.messages import Blob, Cancel, Code, Command, Drop, Event, Shutdown, Submit
+from skyward.wire.messages import (
+    Blob,
+    Cancel,
+    Code,
+    Command,
+    Drop,
+    Event,
+    Finished,
+    Report,
+    Reported,
+    Shutdown,
+    Submit,
+)
+from skyward.wire.payload import blobs_of
 
-__all__ = ["BLOB_BUDGET", "Node"]
+__all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
+
+type OnEvent = Callable[[Node, Event], None]
+type OnLost = Callable[[Node, str], None]
 
 BLOB_BUDGET = 4 * 1024**3
 """Bytes of blobs that a node keeps for calls to come."""
+
+ENTER_WITHIN = 20.0
+"""Seconds that a machine which is there already has to let us in."""
 
 SILENCE = 30.0
 """Seconds without an answer after which a node counts as lost, unless its access says otherwise."""
@@ -34,6 +54,11 @@ class Node:
     Args:
         machine: its number in the control plane.
         on_event, on_lost: take its events, and why it was lost; with the node itself.
+        derive: a secret of the pool, for a purpose.
+        standing: its worker, where another process has started it.
+
+    Attributes:
+        standing: how another process can enter its worker; None where it cannot.
     """
 
     def __init__(
@@ -41,8 +66,10 @@ class Node:
         rank: int,
         machine: int,
         instance: Instance,
-        on_event: Callable[["Node", Event], None],
-        on_lost: Callable[["Node", str], None],
+        on_event: "OnEvent",
+        on_lost: "OnLost",
+        derive: Callable[[str], bytes],
+        standing: WorkerEntry | None = None,
     ) -> None:
         self.rank = rank
         self.machine = machine
@@ -52,7 +79,9 @@ class Node:
         self.received = 0
         self._on_event = on_event
         self._on_lost = on_lost
-        self._token = secrets.token_bytes(32)
+        self.standing = standing
+        self._purpose = standing.purpose if standing is not None else f"node {secrets.token_hex(8)}"
+        self._token = derive(self._purpose)
         self._codes: set[bytes] = set()
         self._holdings = Holdings(BLOB_BUDGET)
         self._arriving: dict[bytes, asyncio.Future[memoryview]] = {}
@@ -61,11 +90,13 @@ class Node:
         self._channel: Channel | None = None
         self._bulk: BulkPath | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._earlier: list[Event] | None = None
+        self._reported = asyncio.Event()
         self._shipping: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
 
     async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
-        """Start its worker, in the environment of `plan`, and connect to it.
+        """Start its worker, in the environment of `plan`, or enter the one that is there; and connect to it.
 
         Raises:
             NodeStartError: the worker did not come up, or cannot be reached.
@@ -77,19 +108,46 @@ class Node:
         silence, grace = (access.grace, access.grace) if isinstance(access, SSHAccess) else (SILENCE, 0.0)
         self.phase = "worker"
         secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
-        self._worker = await start_worker(access, {**environment, **secret}, within, plan, self._report)
+        if self.standing is not None:
+            self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
+        else:
+            self._worker = await start_worker(access, {**environment, **secret}, within, plan, self._report)
         hello = self._worker.hello
         self.address = hello.address
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
         self.phase = "joining"
         self._bulk = BulkPath(hello.bulk, self._token, f"{self.instance.id}", grace)
-        self._channel = Channel(
-            hello.address, self._token, silence, lambda event: self._on_event(self, event), self._lost, dial=hello.dial
-        )
+        self._channel = Channel(hello.address, self._token, silence, self._heard, self._lost, dial=hello.dial)
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
-        await self._channel.connect()
+        if self.standing is not None:
+            self._earlier = []
+            await self._channel.connect(resume=True)
+            self.tell(Report())
+            await self._reported.wait()
+            self._channel.acknowledge()
+        else:
+            await self._channel.connect()
+        if hello.directory:
+            self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
         self.phase = "ready"
+
+    def _heard(self, event: Event) -> None:
+        if self._earlier is None:
+            self._on_event(self, event)
+            return
+        self._earlier.append(event)
+        if isinstance(event, Reported):
+            self._reported.set()
+
+    def release(self) -> None:
+        """Pass on what was heard of tasks that another process sent: first which those are."""
+        earlier, self._earlier = self._earlier or [], None
+        results = {blob.key for each in earlier if isinstance(each, Finished) for blob in blobs_of([each.payload])}
+        for event in sorted(earlier, key=lambda each: not isinstance(each, Reported)):
+            if isinstance(event, Reported):
+                self._holdings.adopt((blob.key, blob.size) for blob in event.blobs if blob.key not in results)
+            self._on_event(self, event)
 
     def _report(self, event: PhaseEvent) -> None:
         if event.event == "started":
@@ -156,7 +214,7 @@ class Node:
         code = work.code
         if code.digest not in self._codes:
             self._codes.add(code.digest)
-            self.tell(Code(code.digest, code.outgoing.payload))
+            self.tell(Code(code.digest, code.outgoing.payload, code.name))
         stream = work.stream is not None
         self.tell(
             Submit(

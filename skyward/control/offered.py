@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from skyward.control.places import Place
 from skyward.errors import NoOffersError, ProviderMissingError
@@ -24,6 +24,15 @@ class Offered:
     provider: Provider
     spec: Spec
     offer: Offer
+    config: ProviderConfig
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is kept as what it is made from: what talks to a cloud is made anew."""
+        return _restored, (self.place, self.spec, self.offer, self.config)
+
+
+def _restored(place: Place, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:
+    return Offered(place, config.create_provider(), spec, offer, config)
 
 
 async def find_offers(specs: Sequence[Spec], selection: Selection) -> list[Offered]:
@@ -60,7 +69,7 @@ def _markets(spec: Spec, config: ProviderConfig, provider: Provider, offer: Offe
             continue
         place = Place(config.name, offer.instance_type.name, offer.region, market, price)
         in_market = replace(spec, allocation=market) if spec.allocation not in ("spot", "on-demand") else spec
-        yield Offered(place, provider, in_market, offer)
+        yield Offered(place, provider, in_market, offer, config)
 
 
 def provider_config(spec: Spec) -> ProviderConfig:

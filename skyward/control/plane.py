@@ -69,6 +69,7 @@ class ControlPlane:
                 self._do_task(message, now, effects)
             case (
                 tasks.Submitted()
+                | tasks.Found()
                 | tasks.Ended()
                 | tasks.Started()
                 | tasks.Delivered()
@@ -79,7 +80,8 @@ class ControlPlane:
                 self._do_task(message, now, effects)
             case Open():
                 self._reconciled_at = self._looked_at = now
-                first = {g.name: max(g.min, self._threshold(g)) for g in self.groups.values()}
+                standing = self.settings.standing
+                first = {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
                 self._reconcile(machines.Desired(first), now, effects)
             case Resize(bounds):
                 self._resize(bounds, now, effects)

@@ -48,7 +48,14 @@ type WorldMessage = (
     machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Gone
 )
 type TaskMessage = (
-    tasks.Submitted | tasks.Broadcast | tasks.Started | tasks.Delivered | tasks.Ended | tasks.Cancel | tasks.Abandon
+    tasks.Submitted
+    | tasks.Found
+    | tasks.Broadcast
+    | tasks.Started
+    | tasks.Delivered
+    | tasks.Ended
+    | tasks.Cancel
+    | tasks.Abandon
 )
 type Message = Open | Resize | Floor | Fund | Tick | WorldMessage | TaskMessage
 

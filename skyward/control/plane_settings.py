@@ -17,6 +17,7 @@ class PlaneSettings:
     Attributes:
         places: where the machines of each group come from, the preferred place first.
         thresholds: nodes of each group that must be up before work starts; a group left out needs its minimum.
+        standing: nodes of each group that are there from the start.
         retries: how often a task is sent again after its node died.
         cooldown, idle_timeout: of the autoscaler.
         tick: between checks of the nodes against what is wanted, and of the deadlines.
@@ -28,6 +29,7 @@ class PlaneSettings:
     groups: tuple[Group, ...]
     places: Mapping[str, tuple[Place, ...]]
     thresholds: Mapping[str, int] = field(default_factory=dict)
+    standing: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3
     cooldown: float = 30.0
     idle_timeout: float = 60.0

@@ -5,14 +5,12 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 
 import asyncio
 import logging
-import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.console import ConsoleSink
 from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
@@ -20,37 +18,33 @@ from skyward.control.clustering import Clustering
 from skyward.control.decisions import DecisionEvent
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
+from skyward.control.hearing import Hearing
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
+from skyward.control.recovered import RecoveredTask
 from skyward.control.setting_up import plane_of
 from skyward.control.settle import settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
-from skyward.control.work import Arrived, BroadcastWork, Work
+from skyward.control.work import BroadcastWork, Work
 from skyward.errors import NodeStartError, PoolClosedError, UsageError
+from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
 from skyward.wire.messages import (
     Blob,
     Credit,
-    Display,
-    Drop,
-    Event,
-    Finished,
-    Need,
-    Output,
-    Started,
-    Yielded,
+    Reported,
 )
-from skyward.wire.payload import blobs_of
 
 if TYPE_CHECKING:
-    from skyward.control.work import Sink
     from skyward.specs.needs import Needs
 
 __all__ = ["Pool"]
+
+_SEEN_EVERY = 20.0
 
 _logger = logging.getLogger(__name__)
 
@@ -59,26 +53,32 @@ class Pool:
     """A pool of nodes and the tasks sent to it."""
 
     def __init__(
-        self, name: str, groups: Mapping[str, Sequence[Spec]], options: Options, say: Callable[[str], None]
+        self,
+        name: str,
+        groups: Mapping[str, Sequence[Spec]],
+        options: Options,
+        say: Callable[[str], None],
+        record: PoolRecord,
     ) -> None:
         self.name = name
-        self.sink: Sink = ConsoleSink(label=True)
         self._say = say
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
-        self._launchers = {group: Launcher(name, group, specs, options) for group, specs in groups.items()}
+        self._record = record
+        self._launchers = {group: Launcher(record, group, specs, options) for group, specs in groups.items()}
         self._plane: ControlPlane | None = None
-        self.clustering = None if options.cluster is False else Clustering(name)
-        self._fleet = Fleet(self._launchers, self._tell, self.heard, self.clustering)
+        self.clustering = None if options.cluster is False else Clustering(name, record.derive("authority"))
+        self._hearing = Hearing(lambda rank: self._fleet.nodes.get(rank), self._tell, self._delivered, self._spawn)
+        self._works, self._arrived = self._hearing.works, self._hearing.arrived
+        self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
         self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
-        self._works: dict[int, Work] = {}
-        self._arrived: dict[int, Arrived] = {}
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._progress = asyncio.Event()
         self._done = self._failed = 0
+        self.recovered: list[RecoveredTask] = []
 
     # Opening and closing.
 
@@ -87,24 +87,30 @@ class Pool:
         """Where the pool is in its life."""
         return self._life.state
 
-    async def open(self) -> None:
+    async def open(self, earlier: Sequence[ClusterEntry] = ()) -> None:
         """Get the nodes, and return when enough of them are ready.
 
+        Args:
+            earlier: what the process had that has opened the pool: it is taken over.
+
         Raises:
-            ProvisioningError: they cannot be had. What was started is gone again.
+            ProvisioningError: they cannot be had, or none of those that were there is. What was started is gone again.
         """
         self._life.move("requesting", _now())
+        self._spawn(self._stay_known())
         try:
-            for launcher in self._launchers.values():
-                await launcher.prepare()
+            for group, launcher in self._launchers.items():
+                await launcher.prepare([entry for entry in earlier if entry.group == group])
             for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
                 self._say(note)
             self._life.move("provisioning", _now())
             self._plane = plane_of(self._launchers, self._options)
             self._tell(plane.Open())
-            while not self._plane.ready:
+            while self._entering or not (self._plane.ready or self._fleet.entered):
                 if self._plane.hopeless:
                     raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
+                if earlier and not self._entering and not self._fleet.entered:
+                    raise NodeStartError(f"Pool {self.name!r} is gone: none of its nodes could be entered.")
                 self._progress.clear()
                 await self._progress.wait()
         except BaseException:
@@ -120,6 +126,7 @@ class Pool:
             return
         if self.state == "idle":
             self._life.move("closed", _now())
+            self._record.end()
             return
         self._life.move("stopping", _now())
         if self._timer is not None:
@@ -132,8 +139,22 @@ class Pool:
             settle(work, closed)
         self._works.clear()
         self._finish_broadcasts()
-        await self._fleet.close()
-        self._life.move("closed", _now())
+        try:
+            await self._fleet.close()
+            self._record.end()
+        finally:
+            self._record.leave()
+            self._life.move("closed", _now())
+
+    @property
+    def _entering(self) -> bool:
+        return self._fleet.entering > 0 or any(launcher.standing for launcher in self._launchers.values())
+
+    async def _stay_known(self) -> None:
+        """Say again and again that this process lives."""
+        while True:
+            self._record.renew()
+            await asyncio.sleep(_SEEN_EVERY)
 
     def _finish_broadcasts(self) -> None:
         broadcasts, self._broadcasts = self._broadcasts, {}
@@ -288,57 +309,17 @@ class Pool:
             reason = f"Pool {self.name!r} {reason}"
         settle(work, outcome, reason, self._arrived.pop(task, None))
 
-    # Events of nodes.
+    # What another process has sent.
 
-    def heard(self, node: Node, event: Event) -> None:
-        """An event of a node."""
-        if self._fleet.nodes.get(node.rank) is not node:
-            return
-        work = self._works.get(event.task)
-        match event:
-            case Finished():
-                self._on_finished(node, event, work)
-            case Output(_, stream, text) if work is not None:
-                work.sink.output(node.rank, stream, text)
-            case Output(0, stream, text):
-                self.sink.output(node.rank, stream, text)
-            case Yielded(_, items) if work is not None and work.stream is not None:
-                work.stream.arrive(items)
-                self._delivered(event.task)
-            case Started():
-                self._tell(tasks.Started(event.task))
-            case Need(_, index, count) if work is not None:
-                work.feeders[index].grant(count)
-            case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
-                data, metadata, display_id, update = pickle.loads(payload.data)
-                work.sink.display(node.rank, data, metadata, display_id, update)
-            case _:
-                pass  # of a task that is over here
-
-    def _on_finished(self, node: Node, event: Finished, work: Work | None) -> None:
-        payload = event.payload
-        if isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload])):
-            self._spawn(self._fetch_result(node, event, blobs_of([payload])))
-        else:
-            self._ended(node, event, Arrived(payload), work)
-
-    async def _fetch_result(self, node: Node, event: Finished, blobs: list[Blob]) -> None:
-        """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
-        fetched = {}
-        try:
-            for blob in blobs:
-                fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
-        except ConnectionError:
-            self._tell(tasks.Ended(event.task, node.rank, "lost", event.seconds))
-            return
-        node.tell(Drop(tuple(fetched)))
-        self._ended(node, event, Arrived(event.payload, fetched), self._works.get(event.task))
-
-    def _ended(self, node: Node, event: Finished, arrived: Arrived, work: Work | None) -> None:
-        if work is not None:
-            work.seconds = event.seconds
-            self._arrived[event.task] = arrived
-        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
+    def _reported(self, node: Node, report: Reported) -> None:
+        found = [RecoveredTask(known, self) for known in report.tasks]
+        for recovered in found:
+            work = recovered.work
+            self._works[work.task] = work
+            work.nodes.append(node.rank)
+        self.recovered += found
+        self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
+        self.cancel(each.work for each, known in zip(found, report.tasks, strict=True) if known.fed)
 
     # How many nodes.
 

@@ -1,14 +1,45 @@
 """One submitted piece of work as its caller follows it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Literal
+from typing import Any, Literal, Protocol
 
+from skyward.control import background
 from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import Work
 from skyward.errors import OperatorError
+from skyward.wire.messages import Blob
 
-__all__ = ["Run"]
+__all__ = ["Run", "Runner", "follow"]
+
+
+class Runner(Protocol):
+    """What runs tasks: a pool. Called on the library's loop, but for `fetch`."""
+
+    def cancel(self, works: Iterable[Work]) -> None:
+        """Stop tasks."""
+
+    def credit(self, work: Work, units: int) -> None:
+        """Part of a task's stream was consumed."""
+
+    def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
+        """Get a large element of a task's stream."""
+
+
+def follow(runner: Runner, work: Work) -> "Run[Any]":
+    """A task that was sent, or is about to be, as its caller follows it."""
+
+    def stop() -> None:
+        background.call_soon(runner.cancel, [work])
+
+    work.future.stop_with(stop)
+    if work.stream is not None:
+
+        def fetch(blob: Blob) -> memoryview:
+            return runner.fetch(work, blob).result()
+
+        work.stream.connect(lambda units: background.call_soon(runner.credit, work, units), fetch, stop)
+    return Run(work.future, lambda: [work], work.stream)
 
 
 class Run[T]:

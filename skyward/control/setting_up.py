@@ -33,6 +33,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
         groups=tuple(launcher.group() for launcher in launchers.values()),
         places={name: launcher.places for name, launcher in launchers.items()},
         thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
+        standing={name: launcher.standing for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,
         cooldown=options.autoscale_cooldown,
         idle_timeout=options.autoscale_idle_timeout,

@@ -13,6 +13,7 @@ __all__ = [
     "Delivered",
     "Effect",
     "Ended",
+    "Found",
     "Member",
     "Message",
     "NodeDraining",
@@ -69,6 +70,15 @@ class NodeJoined:
     group: str = ""
     resources: Resources = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A node that joined has these already, which cannot be sent again; numbers up to `last` are taken."""
+
+    tasks: tuple[int, ...]
+    rank: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +154,7 @@ type Message = (
     Submitted
     | Broadcast
     | NodeJoined
+    | Found
     | NodeDraining
     | NodeLost
     | NodeRemoved

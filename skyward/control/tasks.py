@@ -22,6 +22,7 @@ from skyward.control.task_messages import (
     Delivered,
     Effect,
     Ended,
+    Found,
     Member,
     Message,
     NodeDraining,
@@ -37,6 +38,7 @@ from skyward.control.task_messages import (
     Submitted,
     Tick,
 )
+from skyward.control.task_records import BroadcastRecord, TaskRecord
 from skyward.control.waiting import WaitingTasks
 from skyward.scaling.snapshot import Demand, Group
 from skyward.specs.needs import NOTHING, Needs, held
@@ -49,31 +51,6 @@ PREFETCH_HORIZON = 0.004
 PREFETCH_MOST = 64
 RECALL_AFTER = 0.05
 """Seconds without a task ending on a node after which what waits there may be recalled."""
-
-
-@dataclass(slots=True)
-class _Task:
-    target: int | None
-    replayable: bool
-    needs: Needs = NOTHING
-    node: int | None = None
-    started: bool = False
-    cancelled: bool = False
-    recalled: bool = False
-    losses: int = 0
-    attempt: int = 0
-    broadcast: int | None = None
-    share: tuple[int, int] | None = None
-
-
-@dataclass(slots=True)
-class _Broadcast:
-    """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part."""
-
-    needs: Needs
-    members: set[int] = field(default_factory=set)
-    size: int = 0
-    given: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -90,10 +67,10 @@ class TaskManager:
     idle_since: float | None = None
     task_seconds: float | None = None
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    _tasks: dict[int, _Task] = field(default_factory=dict)
+    _tasks: dict[int, TaskRecord] = field(default_factory=dict)
     _waiting: WaitingTasks = field(default_factory=WaitingTasks)
     _table: SlotTable = field(default_factory=SlotTable)
-    _broadcasts: dict[int, _Broadcast] = field(default_factory=dict)
+    _broadcasts: dict[int, BroadcastRecord] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
 
     def number(self) -> int:
@@ -183,6 +160,8 @@ class TaskManager:
                 self._open_broadcast(broadcast, needs, effects)
             case NodeJoined():
                 self._join(message, now, effects)
+            case Found():
+                self._take_over(message, now)
             case NodeDraining(rank):
                 self._drain(rank, effects)
             case NodeLost(rank, reason):
@@ -222,7 +201,7 @@ class TaskManager:
 
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
-            self._tasks[task] = _Task(new.target, new.replayable, new.needs)
+            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs)
             self._waiting.add(task, new.needs, new.target)
         if reason := self.unfit(new.needs):
             self._waiting.discard(new.tasks)
@@ -231,7 +210,7 @@ class TaskManager:
 
     def _open_broadcast(self, broadcast: int, needs: Needs, effects: list[Effect]) -> None:
         ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], needs)]
-        self._broadcasts[broadcast] = _Broadcast(needs, size=len(ranks))
+        self._broadcasts[broadcast] = BroadcastRecord(needs, size=len(ranks))
         for position, rank in enumerate(ranks):
             self._add_member(broadcast, rank, (position, len(ranks)), effects)
 
@@ -246,7 +225,7 @@ class TaskManager:
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
-        self._tasks[task] = _Task(rank, replayable=True, needs=record.needs, broadcast=broadcast, share=share)
+        self._tasks[task] = TaskRecord(rank, replayable=True, needs=record.needs, broadcast=broadcast, share=share)
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
@@ -260,6 +239,12 @@ class TaskManager:
                 share = (record.size, record.size) if record.size else (0, 1)
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
+
+    def _take_over(self, found: Found, now: float) -> None:
+        self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
+        for task in found.tasks:
+            self._tasks[task] = TaskRecord(found.rank, replayable=False, node=found.rank)
+            self._table.hold(found.rank, task, NOTHING, now)
 
     def _take_from_broadcasts(self, rank: int) -> None:
         """The node of a rank is gone: the next one takes part anew, unless it takes over what this one had."""

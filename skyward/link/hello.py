@@ -16,6 +16,8 @@ class Hello:
         pid: its process, on its machine.
         dial: `host:port` that reaches `address` from here.
         machine: the address at which its machine was reached; "" where it is this one.
+        bulk_there: `host:port` of its bulk path, as it has it itself.
+        directory: its own, by which it can be entered again; "" where it cannot.
     """
 
     address: str
@@ -23,6 +25,8 @@ class Hello:
     pid: int
     dial: str
     machine: str = ""
+    bulk_there: str = ""
+    directory: str = ""
 
 
 class WorkerProcess(Protocol):

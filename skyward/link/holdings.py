@@ -46,6 +46,13 @@ class Holdings:
             self._total -= self._sizes.pop(key)
             yield key
 
+    def adopt(self, blobs: Iterable[tuple[bytes, int]]) -> None:
+        """The node holds these already: keys and sizes."""
+        for key, size in blobs:
+            if key not in self._sizes:
+                self._sizes[key] = size
+                self._total += size
+
     def release(self, blobs: Iterable[bytes]) -> None:
         """What needs `blobs` was sent after them, or never will be. As often as `want`."""
         for key in blobs:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from skyward.bootstrap import PhaseEvent, Plan
 from skyward.errors import NodeStartError
+from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello, WorkerProcess
 from skyward.link.ssh_worker import SSHWorker
 from skyward.provider import Access, LocalAccess, SSHAccess
 
-__all__ = ["LocalWorker", "start_worker"]
+__all__ = ["LocalWorker", "enter_worker", "start_worker"]
 
 _LOG_LINES = 20
 
@@ -39,6 +40,19 @@ async def start_worker(
             return await LocalWorker.start(access, environment, within)
         case SSHAccess():
             return await SSHWorker.start(access, environment, within, plan, report)
+
+
+async def enter_worker(access: Access, worker: WorkerEntry, within: float) -> WorkerProcess:
+    """A worker that another process has started, and left behind.
+
+    Raises:
+        NodeStartError: it is gone, or its machine did not answer `within` so many seconds.
+    """
+    match access:
+        case LocalAccess():
+            raise NodeStartError("a local worker ends with the process that started it")
+        case SSHAccess():
+            return await SSHWorker.enter(access, worker, within)
 
 
 class LocalWorker:

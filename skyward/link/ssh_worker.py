@@ -17,12 +17,13 @@ from typing import Self
 from skyward.bootstrap import Mismatches, PhaseEvent, Plan, bootstrap, worker_environment
 from skyward.bootstrap.script import root
 from skyward.errors import NodeStartError
+from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
 from skyward.link.ssh_transport import LinkError, to_the_end
 from skyward.provider import SSHAccess
 
-__all__ = ["SSHWorker"]
+__all__ = ["SSHWorker", "end_workers"]
 
 LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker waits for its client, at least, beyond those that the client waits for the machine."""
@@ -66,6 +67,21 @@ cat status
 """The pipe is opened for reading while it is surely open for writing too, which never waits, then read to its end."""
 
 
+_LOOK = """
+{node}
+pid=$(cat "$node/pid") && kill -0 "$pid" || exit 4
+echo "$pid $SSH_CONNECTION"
+"""
+
+_END = """
+{root}
+for node in "$root/nodes/{pool}".*; do
+  [ -d "$node" ] || continue
+  pid=$(cat "$node/pid" 2>/dev/null) && {{ kill -KILL "-$pid" || kill -KILL "$pid"; }} 2>/dev/null
+  rm -rf "$node"
+done
+"""
+
 _STOP = """
 {node}
 pid=$(cat "$node/pid" 2>/dev/null) && {{ kill -KILL "-$pid" || kill -KILL "$pid"; }} 2>/dev/null
@@ -93,7 +109,9 @@ class SSHWorker:
     ) -> Self:
         """See `launch.start_worker`. Connecting and starting have `within` seconds each; the plan has its own."""
         link = await SSHLink.open(access, within)
-        node = f"{root(access.directory)}; node=$root/nodes/{secrets.token_hex(6)}"
+        node = (
+            f"{root(access.directory)}; node=$root/nodes/{environment.get('SKYWARD_POOL', '')}.{secrets.token_hex(6)}"
+        )
         try:
             python, variables = await _prepare(access, link, plan, report)
             async with asyncio.timeout(within):
@@ -106,6 +124,30 @@ class SSHWorker:
             if isinstance(error, LinkError):
                 raise NodeStartError(str(error)) from None
             raise
+
+    @classmethod
+    async def enter(cls, access: SSHAccess, worker: WorkerEntry, within: float) -> Self:
+        """A worker that another process has started.
+
+        Raises:
+            NodeStartError: it is not there any more.
+        """
+        link = await SSHLink.open(access, within)
+        try:
+            async with asyncio.timeout(within):
+                done = await link.run("sh", _LOOK.format(node=worker.directory).encode())
+                if done.status:
+                    raise NodeStartError(f"the worker on {access.target} is gone: nobody spoke to it for too long")
+                dial, bulk = [await link.tunnel(*_split(each)) for each in (worker.address, worker.bulk)]
+        except (TimeoutError, LinkError) as error:
+            await to_the_end(link.close())
+            raise NodeStartError(str(error) or f"{access.target} did not answer within {within:.0f} s") from None
+        except BaseException:
+            await to_the_end(link.close())
+            raise
+        pid, connection = int(done.out.split()[0]), done.out.split()[1:]
+        hello = Hello(worker.address, bulk, pid, dial, connection[2], worker.bulk, worker.directory)
+        return cls(access, link, hello, worker.directory)
 
     async def exited(self) -> str:
         """Why it ended, or was lost, once it has."""
@@ -125,6 +167,22 @@ class SSHWorker:
     async def stop(self) -> None:
         """End it and every process of its session. Twice does no harm."""
         await to_the_end(_stop(self._access, self._link, self._node))
+
+
+async def end_workers(access: SSHAccess, pool: str, within: float) -> None:
+    """End every worker of a pool on one machine, whoever started it.
+
+    Raises:
+        NodeStartError: the machine cannot be reached.
+    """
+    link = await SSHLink.open(access, within)
+    try:
+        async with asyncio.timeout(within):
+            await link.run("sh", _END.format(root=root(access.directory), pool=pool).encode())
+    except (LinkError, TimeoutError) as error:
+        raise NodeStartError(f"{access.target} did not answer: {error}") from None
+    finally:
+        await to_the_end(link.close())
 
 
 async def _stop(access: SSHAccess, link: SSHLink, node: str) -> None:
@@ -168,7 +226,7 @@ async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str
     words = json.loads(hello)
     address, bulk = words["address"], words["bulk"]
     dial, bulk_dial = [await link.tunnel(*_split(each)) for each in (address, bulk)]
-    return Hello(address, bulk_dial, words["pid"], dial, connection.split()[2])
+    return Hello(address, bulk_dial, words["pid"], dial, connection.split()[2], bulk, node)
 
 
 def _split(address: str) -> tuple[str, int]:

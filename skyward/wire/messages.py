@@ -31,10 +31,13 @@ __all__ = [
     "Feed",
     "Finished",
     "Join",
+    "Known",
     "Leave",
     "Need",
     "Output",
     "Payload",
+    "Report",
+    "Reported",
     "Shutdown",
     "Started",
     "Submit",
@@ -71,6 +74,7 @@ class Code:
 
     digest: bytes
     payload: Payload
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +170,16 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """Say what there is, to a client that did not send it: `Reported` is the answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """End the worker process. What runs is interrupted."""
 
 
-type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Shutdown
+type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Shutdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +246,33 @@ class Clustered:
     task: int = 0
 
 
-type Event = Started | Output | Display | Yielded | Need | Finished | Clustered
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A task that a node has, or whose end it has not been able to tell.
+
+    Attributes:
+        name: of its function.
+        stream: whether its elements are sent one by one.
+        fed: whether the client feeds it.
+    """
+
+    task: int
+    name: str
+    stream: bool
+    fed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a node has. `last`: the highest number of a task that it ever had."""
+
+    tasks: tuple[Known, ...]
+    blobs: tuple[Blob, ...]
+    last: int
+    task: int = 0
+
+
+type Event = Started | Output | Display | Yielded | Need | Finished | Clustered | Reported
 
 
 @dataclass(frozen=True)
@@ -246,7 +281,7 @@ class Commands:
 
     token: bytes
     first: int
-    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Shutdown, ...]
+    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Shutdown, ...]
 
 
 @dataclass(frozen=True)
@@ -254,7 +289,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Need | Finished | Clustered, ...]
+    events: tuple[Started | Output | Display | Yielded | Need | Finished | Clustered | Reported, ...]
     received: int
 
 
@@ -273,4 +308,4 @@ class Exchange(Askable[Batch]):
     acknowledged: int = 0
     again: bool = False
     first: int = 0
-    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Shutdown, ...] = ()
+    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Shutdown, ...] = ()

@@ -1,6 +1,6 @@
 """Who belongs to a pool: a certificate authority of its own, made by the client, and the certificates it gives out.
 
-The authority's key never leaves the memory of the client. A member's key travels inside the pool's own connection, and
+The authority's key never leaves the client. A member's key travels inside the pool's own connection, and
 is in a file, readable by its user alone, only while the engine reads it.
 """
 
@@ -31,13 +31,16 @@ class Authority:
 
     Its certificates do not expire: they end with the pool, whose authority nobody else has, and a machine whose clock
     is wrong must be able to join.
+
+    Args:
+        seed: 32 secret bytes; the same make the same authority.
     """
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: str, seed: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self._name = f"skyward {pool}"[:64]
-        self._key = Ed25519PrivateKey.generate()
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self._ca = self._certificate(self._name, self._key.public_key(), ca=True)
 
     def issue(self, name: str) -> Credentials:

@@ -6,6 +6,7 @@ It lives on the engine's loop, on a thread of its own, so that the main thread i
 import asyncio
 import contextlib
 import hmac
+import itertools
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from skyward.errors import CollectionUnavailableError
 from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import (
     Batch,
+    Blob,
     Cancel,
     Code,
     Command,
@@ -27,9 +29,12 @@ from skyward.wire.messages import (
     Feed,
     Finished,
     Join,
+    Known,
     Leave,
     Need,
     Output,
+    Report,
+    Reported,
     Shutdown,
     Started,
     Submit,
@@ -63,6 +68,9 @@ BURST = 32
 SETTLE = 1.0
 """Seconds that a task's end waits at most until nobody counts it among those who wait for a collection."""
 
+REMEMBERED = 8192
+"""Tasks that a new client can be told of at least, those that came last."""
+
 RESTART = 75
 """Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
 
@@ -92,6 +100,7 @@ class Agent:
         self._processes = processes
         self._holds = Holds(self.store)
         self._codes: dict[bytes, Code] = {}
+        self._recent: dict[int, tuple[bytes, bool, bool]] = {}
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
         self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
@@ -235,10 +244,16 @@ class Agent:
                 self._info = info
             case Join() | Leave():
                 self.cluster.obey(command)
+            case Report():
+                self._report()
             case Shutdown():
                 self._shutdown()
 
     def _submit(self, submit: Submit) -> None:
+        self._recent[submit.task] = (submit.code, submit.stream, submit.inputs > 0)
+        if len(self._recent) > 2 * REMEMBERED:
+            for task in tuple(itertools.islice(self._recent, REMEMBERED)):
+                del self._recent[task]
         job = Job(submit, self._codes[submit.code])
         self._holds.submitted(submit.task, (job.code.payload, submit.call))
         job.inputs = input_streams(job, self, lambda blob: self.store.map(blob.key))
@@ -246,6 +261,17 @@ class Agent:
         if not self._ticking:
             self._ticking = True
             self._loop.call_later(TICK, self._tick)
+
+    def _report(self) -> None:
+        wanted = {*self._executor.tasks, *self._outbox.ended}
+        known = tuple(
+            Known(task, self._codes[code].name, stream, fed)
+            for task, (code, stream, fed) in self._recent.items()
+            if task in wanted
+        )
+        blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
+        event = Reported(known, blobs, max(self._recent, default=0))
+        self._outbox.put(event, urgent=True, wait=False)
 
     def _tick(self) -> None:
         self._executor.tick()

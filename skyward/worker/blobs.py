@@ -96,6 +96,11 @@ class BlobStore:
             blob = self._blobs[key]
             return StoredBlob(os.dup(blob.fd), blob.size)
 
+    def sizes(self) -> dict[bytes, int]:
+        """Every blob there is, but those that go once nobody holds them."""
+        with self._lock:
+            return {key: blob.size for key, blob in self._blobs.items() if key not in self._dropped}
+
     def map(self, key: bytes) -> memoryview:
         """The blob of `key` as `map_private` gives it.
 

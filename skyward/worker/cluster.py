@@ -41,6 +41,7 @@ class Membership:
         self._hub: asyncio.Future[Hub] = loop.create_future()
         self._staying: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
+        self._address = ""
         self._asked: set[int] = set()
         self._under_way: dict[int, set[asyncio.Task[Any]]] = {}
 
@@ -110,6 +111,8 @@ class Membership:
         match command:
             case Join() if self._staying is None:
                 self._staying = self._loop.create_task(self._stay(command))
+            case Join() if self._address:  # of a client that does not know
+                self._tell(Clustered(self._address))
             case Leave():
                 self._leaving.set()
                 if self._staying is None:
@@ -124,8 +127,10 @@ class Membership:
         else:
             hub = Hub(system)
             self._hub.set_result(hub)
-            self._tell(Clustered(system.node.address or ""))
+            self._address = system.node.address or ""
+            self._tell(Clustered(self._address))
             await self._leaving.wait()
+            self._address = ""
             hub.close()
             self._hub = self._loop.create_future()
             await system.__aexit__(None, None, None)

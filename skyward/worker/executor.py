@@ -182,6 +182,12 @@ class Executor:
             return list(self._runs)
 
     @property
+    def tasks(self) -> list[int]:
+        """The tasks that run or wait here."""
+        with self._lock:
+            return list({**self._jobs, **self._runs})
+
+    @property
     def idle(self) -> bool:
         """Whether there is neither a running nor a queued task."""
         return not self._jobs

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from skyward.wire.messages import BATCH_BYTES, Blob, Display, Event, Output, Payload, Yielded
+from skyward.wire.messages import BATCH_BYTES, Blob, Display, Event, Finished, Output, Payload, Yielded
 
 __all__ = ["LIMIT", "Outbox"]
 
@@ -79,6 +79,12 @@ class Outbox:
         last.size += added
         self._bytes += added
         return True
+
+    @property
+    def ended(self) -> list[int]:
+        """The tasks whose end has not been acknowledged."""
+        with self._ready:
+            return [entry.event.task for entry in self._entries if isinstance(entry.event, Finished)]
 
     @property
     def pending(self) -> bool:

@@ -115,6 +115,8 @@ def test_nodes_end_when_their_client_is_killed(tmp_path: Path, wait_for: Wait) -
         assert len(workers) == 2
         client.kill()
     wait_for(lambda: not any(_alive(worker) for worker in workers), "the workers to end")
+    (left,) = sky.reap()
+    assert (left.orphan.machines, left.error) == (2, "")
 
 
 def _python() -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import skyward as sky
 from tests.machines.conftest import Wait
 from tests.machines.machine import Machine, Network, command_line
 
@@ -60,6 +61,7 @@ def test_a_node_ends_itself_when_its_client_was_killed(network: Network, wait_fo
     wait_for(lambda: not machine.running("skyward.worker"), "the worker to end itself")
     wait_for(lambda: not list(nodes.glob("*")), "its directory to be removed")
     wait_for(lambda: len(machine.pids()) == 1, "all but the listening sshd to end")
+    assert [done.error for done in sky.reap()] == [""]
 
 
 def test_what_connected_us_goes_with_us(network: Network, wait_for: Wait) -> None:
@@ -67,6 +69,7 @@ def test_what_connected_us_goes_with_us(network: Network, wait_for: Wait) -> Non
     machine = network.add()
     killed_client(network, machine, 0)
     wait_for(lambda: not ssh_to(machine), "the ssh processes here to end")
+    assert [done.error for done in sky.reap()] == [""]
 
 
 def ssh_to(machine: Machine) -> list[bytes]:

@@ -1,0 +1,63 @@
+"""`sky.attach`: a pool that another process has opened, and left behind."""
+
+import pickle
+from typing import TYPE_CHECKING
+
+from skyward.errors import UsageError
+from skyward.journal import Claim, Journal, PoolRecord
+
+if TYPE_CHECKING:
+    from skyward.compute import Compute
+    from skyward.journal import PoolEntry
+
+__all__ = ["attach"]
+
+
+def attach(name: str) -> "Compute":
+    """The pool of that name, open, which a process has left behind that was killed, or restarted.
+
+    Its nodes are those that are still there under their lease, with what they hold: variables that were sent, what the
+    pool's collections hold, tasks that run. `recovered` lists the tasks whose end that process did not hear of, with
+    their results and what they printed meanwhile. What it had not sent yet is lost with it.
+
+    Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to.
+
+    Raises:
+        UsageError: there is no such pool on record, or its owner lives.
+        ProvisioningError: nothing of it is left. What is on record of it is reaped then.
+    """
+    from skyward.compute import Compute
+    from skyward.reaping import reap_pool
+
+    journal = Journal()
+    try:
+        entry, claim = _find(name, journal)
+    except BaseException:
+        journal.close()
+        raise
+    clusters = journal.clusters(entry.id)
+    if not entry.settings or not any(machine.worker for cluster in clusters for machine in cluster.machines):
+        reap_pool(journal, entry, claim)
+        journal.close()
+        raise UsageError(
+            f"Nothing of pool {name!r} is left to attach to: none of its nodes outlives the process that opened it. "
+            "What there was of it has been cleared away; open it anew."
+        )
+    groups, options = pickle.loads(entry.settings)
+    record = PoolRecord.taken_over(entry.id, journal, claim)
+    return Compute.attached(entry.name, groups, options, record, clusters)
+
+
+def _find(name: str, journal: Journal) -> "tuple[PoolEntry, Claim]":
+    entries = journal.pools(name)
+    for entry in reversed(entries):
+        if (claim := Claim.take(entry.id)) is not None:
+            return entry, claim
+    if entries:
+        raise UsageError(
+            f"Pool {name!r} belongs to process {entries[-1].pid} on {entries[-1].host}, which lives: "
+            "use it there, or end that process first."
+        )
+    known = sorted({entry.name for entry in journal.pools()})
+    there = f"on record are {', '.join(map(repr, known))}" if known else "there is none on record"
+    raise UsageError(f"There is no pool {name!r} to attach to; {there}.")

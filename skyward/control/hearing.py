@@ -1,0 +1,99 @@
+"""What the nodes of a pool say, brought to the tasks it is about."""
+
+import asyncio
+import pickle
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from skyward.console import ConsoleSink
+from skyward.control import plane_messages as plane
+from skyward.control import task_messages as tasks
+from skyward.control.work import Arrived, Work
+from skyward.wire.messages import Blob, Display, Drop, Event, Finished, Need, Output, Started, Yielded
+from skyward.wire.payload import blobs_of
+
+if TYPE_CHECKING:
+    from skyward.control.node import Node
+    from skyward.control.work import Sink
+
+__all__ = ["Hearing"]
+
+
+class Hearing:
+    """Takes the events of nodes. Lives on the library's loop.
+
+    Args:
+        node_at: the node of a rank.
+        tell: tells the control plane.
+        delivered: is told that part of a task's stream has arrived.
+
+    Attributes:
+        works: the tasks that are not over, by number.
+        arrived: what came of those that are about to end.
+        sink: takes what nodes print that is of no task.
+    """
+
+    def __init__(
+        self,
+        node_at: "Callable[[int], Node | None]",
+        tell: Callable[[plane.Message], None],
+        delivered: Callable[[int], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.works: dict[int, Work] = {}
+        self.arrived: dict[int, Arrived] = {}
+        self.sink: Sink = ConsoleSink(label=True)
+        self._node_at = node_at
+        self._tell = tell
+        self._delivered = delivered
+        self._spawn = spawn
+
+    def heard(self, node: "Node", event: Event) -> None:
+        """An event of a node."""
+        if self._node_at(node.rank) is not node:
+            return
+        work = self.works.get(event.task)
+        match event:
+            case Finished():
+                self._on_finished(node, event, work)
+            case Output(_, stream, text) if work is not None:
+                work.sink.output(node.rank, stream, text)
+            case Output(0, stream, text):
+                self.sink.output(node.rank, stream, text)
+            case Yielded(_, items) if work is not None and work.stream is not None:
+                work.stream.arrive(items)
+                self._delivered(event.task)
+            case Started():
+                self._tell(tasks.Started(event.task))
+            case Need(_, index, count) if work is not None and work.feeders:
+                work.feeders[index].grant(count)
+            case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
+                data, metadata, display_id, update = pickle.loads(payload.data)
+                work.sink.display(node.rank, data, metadata, display_id, update)
+            case _:
+                pass  # of a task that is over here
+
+    def _on_finished(self, node: "Node", event: Finished, work: Work | None) -> None:
+        payload = event.payload
+        if isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload])):
+            self._spawn(self._fetch_result(node, event, blobs_of([payload])))
+        else:
+            self._ended(node, event, Arrived(payload), work)
+
+    async def _fetch_result(self, node: "Node", event: Finished, blobs: list[Blob]) -> None:
+        """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
+        fetched = {}
+        try:
+            for blob in blobs:
+                fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
+        except ConnectionError:
+            self._tell(tasks.Ended(event.task, node.rank, "lost", event.seconds))
+            return
+        node.tell(Drop(tuple(fetched)))
+        self._ended(node, event, Arrived(event.payload, fetched), self.works.get(event.task))
+
+    def _ended(self, node: "Node", event: Finished, arrived: Arrived, work: Work | None) -> None:
+        if work is not None:
+            work.seconds = event.seconds
+            self.arrived[event.task] = arrived
+        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))

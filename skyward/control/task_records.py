@@ -1,0 +1,34 @@
+"""What the task manager remembers of each task and of each broadcast."""
+
+from dataclasses import dataclass, field
+
+from skyward.specs.needs import NOTHING, Needs
+
+__all__ = ["BroadcastRecord", "TaskRecord"]
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """One task: what it asks for, where it was sent, and what has become of it so far."""
+
+    target: int | None
+    replayable: bool
+    needs: Needs = NOTHING
+    node: int | None = None
+    started: bool = False
+    cancelled: bool = False
+    recalled: bool = False
+    losses: int = 0
+    attempt: int = 0
+    broadcast: int | None = None
+    share: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class BroadcastRecord:
+    """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part."""
+
+    needs: Needs
+    members: set[int] = field(default_factory=set)
+    size: int = 0
+    given: set[int] = field(default_factory=set)

@@ -1,0 +1,209 @@
+"""The journal itself: a SQLite file that the processes of one user share."""
+
+import os
+import pickle
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import cloudpickle
+
+from skyward.errors import JournalError
+from skyward.journal.claim import data_directory
+from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.provider import Cluster, Instance
+
+__all__ = ["Journal"]
+
+_BUSY = 10.0
+"""Seconds to wait for other processes that write."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS pools (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, opened REAL NOT NULL,
+    lease REAL NOT NULL, settings BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS clusters (
+    number INTEGER PRIMARY KEY, pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL,
+    offered BLOB NOT NULL, cluster BLOB
+) STRICT;
+CREATE TABLE IF NOT EXISTS requests (
+    token TEXT PRIMARY KEY, cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE
+) STRICT;
+CREATE TABLE IF NOT EXISTS machines (
+    cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE, id TEXT NOT NULL, instance BLOB NOT NULL,
+    worker BLOB, PRIMARY KEY (cluster, id)
+) STRICT;
+"""
+_VERSION = 1
+
+
+class Journal:
+    """The journal of this user. Every method is one transaction, which is on disk when it returns.
+
+    Raises:
+        JournalError: it cannot be written.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.path = (directory or data_directory()) / "journal.db"
+        self._lock = threading.Lock()
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._db = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+            for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+                self._db.execute(f"PRAGMA {statement}")
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise JournalError(
+                    f"The journal {self.path} is of another version of Skyward ({version}; this one has {_VERSION}): "
+                    "close the pools of the other one, or name another directory in SKYWARD_DATA_DIR."
+                )
+            self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+        except (OSError, sqlite3.Error) as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: Exception) -> JournalError:
+        return JournalError(
+            f"Skyward writes down what it launches in {self.path}, which cannot be written ({error}); "
+            "name another directory in the environment variable SKYWARD_DATA_DIR."
+        )
+
+    def _write(self, statement: str, *values: object) -> sqlite3.Cursor:
+        try:
+            with self._lock, self._db:
+                return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from error
+
+    def _write_all(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
+        try:
+            with self._lock, self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for statement, values in statements:
+                    self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from error
+
+    # Writing.
+
+    def add_pool(self, pool: PoolEntry) -> None:
+        """A pool is about to be opened."""
+        self._write(
+            "INSERT INTO pools VALUES (?, ?, ?, ?, ?, ?, ?)",
+            pool.id, pool.name, pool.host, pool.pid, pool.opened, pool.lease, pool.settings,
+        )  # fmt: skip  # in the order of the columns
+
+    def hand_over(self, pool: str, host: str, pid: int) -> None:
+        """A pool has another owner."""
+        self._write("UPDATE pools SET host = ?, pid = ? WHERE id = ?", host, pid, pool)
+
+    def forget_pool(self, pool: str) -> None:
+        """Nothing is left of a pool."""
+        self._write("DELETE FROM pools WHERE id = ?", pool)
+
+    def add_cluster(self, pool: str, group: str, offered: object) -> int:
+        """What machines share is about to be prepared; the number of the entry."""
+        cursor = self._write(
+            'INSERT INTO clusters (pool, "group", offered) VALUES (?, ?, ?)', pool, group, cloudpickle.dumps(offered)
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def prepared(self, number: int, cluster: Cluster) -> None:
+        """It was prepared, or has changed."""
+        self._write("UPDATE clusters SET cluster = ? WHERE number = ?", pickle.dumps(cluster), number)
+
+    def forget_cluster(self, number: int) -> None:
+        """Nothing is left of it."""
+        self._write("DELETE FROM clusters WHERE number = ?", number)
+
+    def ask(self, number: int, token: str) -> None:
+        """Machines are about to be asked for."""
+        self._write("INSERT INTO requests VALUES (?, ?)", token, number)
+
+    def came(self, number: int, token: str, cluster: Cluster, instances: Sequence[Instance]) -> None:
+        """These came of it."""
+        self._write_all(
+            [
+                ("UPDATE clusters SET cluster = ? WHERE number = ?", (pickle.dumps(cluster), number)),
+                ("DELETE FROM requests WHERE token = ?", (token,)),
+                *(
+                    (
+                        "INSERT OR REPLACE INTO machines (cluster, id, instance) VALUES (?, ?, ?)",
+                        (number, instance.id, pickle.dumps(instance)),
+                    )
+                    for instance in instances
+                ),
+            ]
+        )
+
+    def installed(self, number: int, instance: Instance, worker: WorkerEntry) -> None:
+        """A machine has its worker."""
+        self._write(
+            "UPDATE machines SET instance = ?, worker = ? WHERE cluster = ? AND id = ?",
+            pickle.dumps(instance), pickle.dumps(worker), number, instance.id,
+        )  # fmt: skip  # in the order of the statement
+
+    def gone(self, number: int, instance: str) -> None:
+        """A machine was given back."""
+        self._write("DELETE FROM machines WHERE cluster = ? AND id = ?", number, instance)
+
+    # Reading.
+
+    def pools(self, name: str | None = None) -> list[PoolEntry]:
+        """The pools on record, the one opened last coming last; those of one `name`, if it is given."""
+        rows = self._read("SELECT * FROM pools WHERE ?1 IS NULL OR name = ?1 ORDER BY opened, rowid", name)
+        return [PoolEntry(*row) for row in rows]
+
+    def clusters(self, pool: str) -> list[ClusterEntry]:
+        """What a pool has, or may have."""
+        entries = []
+        for number, group, offered, cluster in self._read(
+            'SELECT number, "group", offered, cluster FROM clusters WHERE pool = ? ORDER BY number', pool
+        ):
+            requests = self._read("SELECT token FROM requests WHERE cluster = ?", number)
+            machines = self._read("SELECT instance, worker FROM machines WHERE cluster = ? ORDER BY rowid", number)
+            entries.append(
+                ClusterEntry(
+                    number,
+                    group,
+                    pickle.loads(offered),
+                    None if cluster is None else pickle.loads(cluster),
+                    tuple(token for (token,) in requests),
+                    tuple(
+                        MachineEntry(pickle.loads(instance), None if worker is None else pickle.loads(worker))
+                        for instance, worker in machines
+                    ),
+                )
+            )
+        return entries
+
+    def _read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from error
+
+    def close(self) -> None:
+        """Close the file. Twice does no harm."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def settings_of(groups: Mapping[str, object], options: object) -> bytes:
+    """Groups and options as the journal keeps them; empty where something in them cannot be pickled."""
+    try:
+        pickled: bytes = cloudpickle.dumps((dict(groups), options))
+        return pickled
+    except Exception:  # whatever a policy of the user's own may hold
+        return b""

@@ -1,0 +1,141 @@
+"""Giving back what processes have left behind: pools on record whose owner is gone."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from skyward.control import background
+from skyward.errors import NodeStartError
+from skyward.journal import Claim, ClusterEntry, Journal, PoolEntry, data_directory
+from skyward.provider import SSHAccess
+
+if TYPE_CHECKING:
+    from skyward.control.offered import Offered
+
+__all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool"]
+
+SLACK = 660.0
+"""Seconds beyond its lease after which a node has ended itself: what runs has 600 to finish."""
+
+_REACH_WITHIN = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A pool whose owner is gone.
+
+    Attributes:
+        id: unique; its name, and a number.
+        host, pid: of the process that had it.
+        silent: seconds since that was last seen.
+        machines: that are on record; more may have been asked for.
+        due: whether its lease is over, so that nobody can attach to it any more.
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    silent: float
+    machines: int
+    due: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What became of an orphan. `error`: why some of it may be left; it stays on record then."""
+
+    orphan: Orphan
+    error: str = ""
+
+
+def orphans() -> list[Orphan]:
+    """The pools on record whose owner is gone, the one opened first coming first.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    with Journal() as journal:
+        found = []
+        for entry in journal.pools():
+            if (claim := Claim.take(entry.id)) is not None:
+                found.append(_orphan(journal, entry, claim))
+                claim.release()
+        return found
+
+
+def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
+    machines = sum(len(cluster.machines) for cluster in journal.clusters(entry.id))
+    due = claim.silent > entry.lease + SLACK
+    return Orphan(entry.id, entry.name, entry.host, entry.pid, claim.silent, machines, due)
+
+
+def reap(names: Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
+    """Give back all that is left of orphans, of those with one of `names` where they are given. What was done.
+
+    Args:
+        due: of those only that nobody can attach to any more.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    done = []
+    with Journal() as journal:
+        for entry in journal.pools():
+            if names and entry.name not in names and entry.id not in names:
+                continue
+            if (claim := Claim.take(entry.id)) is None:
+                continue
+            orphan = _orphan(journal, entry, claim)
+            if due and not orphan.due:
+                claim.release()
+                continue
+            done.append(Reaped(orphan, reap_pool(journal, entry, claim)))
+        _clear_keys({entry.id for entry in journal.pools()})
+    return done
+
+
+def reap_pool(journal: Journal, entry: PoolEntry, claim: Claim) -> str:
+    """Give back all that is left of one pool that is ours; why some of it may be left, or nothing."""
+    try:
+        for cluster in journal.clusters(entry.id):
+            background.run(_reap(cluster, entry.id)).result()
+            journal.forget_cluster(cluster.number)
+        journal.forget_pool(entry.id)
+        claim.end()
+    except Exception as error:  # whatever a provider says: it is tried again later
+        return str(error) or type(error).__name__
+    else:
+        return ""
+    finally:
+        claim.release()
+
+
+async def _reap(entry: ClusterEntry, pool: str) -> None:
+    """Give back the machines of one place, those among them that nobody has heard of, and what they shared."""
+    from skyward.link.ssh_worker import end_workers
+
+    offered: Offered = entry.offered
+    provider = offered.provider
+    cluster = entry.cluster
+    if cluster is None:  # it may have been prepared all the same; asked again, it is the same
+        cluster = await provider.prepare(offered.spec, offered.offer, pool)
+        cluster = replace(cluster, tags={"skyward-pool": pool})
+    for machine in entry.machines:
+        if isinstance(machine.instance.access, SSHAccess):
+            with contextlib.suppress(NodeStartError):  # it is gone, or its worker ends with its lease
+                await end_workers(machine.instance.access, pool, _REACH_WITHIN)
+    known = [machine.instance.id for machine in entry.machines]
+    unheard_of = [instance.id for instance in await provider.find(cluster)]
+    await provider.terminate(cluster, list(dict.fromkeys((*known, *unheard_of))))
+    await provider.teardown(cluster)
+
+
+def _clear_keys(pools: set[str]) -> None:
+    """Remove the keys of pools that did not even get on record."""
+    for path in (data_directory() / "pools").iterdir():
+        unknown = path.name not in pools and time.time() - path.stat().st_mtime > SLACK
+        if unknown and (claim := Claim.take(path.name)) is not None:
+            claim.end()

@@ -1,0 +1,168 @@
+"""A pool whose client was killed is attached to by another process: what ran there, and what it printed, is there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.machines.conftest import Wait
+from tests.machines.machine import Machine, Network
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
+
+ROOT = str(Path(__file__).parents[2])
+
+CLIENT = """
+import sys, time
+from collections.abc import Iterator
+import numpy
+import skyward as sky
+
+@sky.function
+def told(value):
+    return value
+
+@sky.function
+def long(go):
+    import os, time
+    for number in range(3):
+        print("line", number, flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    print("and on")
+    return "done all the same"
+
+@sky.function
+def large(go):
+    import os, time, numpy
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return numpy.arange(500_000)
+
+@sky.function
+def counted(go):
+    import os, time
+    for number in range(3):
+        yield number
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    yield 3
+
+@sky.function
+def failing(go):
+    import os, time
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    raise ValueError("it failed meanwhile")
+
+@sky.function
+def fed(items: Iterator[int]):
+    return sum(items)
+
+@sky.function
+def size(data):
+    return len(data)
+
+def never():
+    yield 1
+    time.sleep(1000)
+
+pool = sky.Compute(provider=sky.SSH(hosts={hosts!r}, username="root", client_keys={key!r}, known_hosts={known!r},
+    config="none", grace=5, python={python!r}), nodes=2, name="left", ttl=60, bootstrap_timeout=10,
+    worker=sky.Worker(concurrency=8, executor={executor!r})).open()
+assert told(1) >> pool == 1
+data = numpy.zeros(3_000_000, dtype="u1")
+data.flags.writeable = False
+assert size(data) >> pool == 3_000_000
+assert size(data) >> pool == 3_000_000
+pool.dict("kept")["key"] = "value"
+tasks = [pool.start(each("/root/go")) for each in (long, large, counted, failing)]
+tasks.append(pool.start(fed(never())))
+while not all(task.state == "running" for task in tasks):
+    time.sleep(0.01)
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+def killed_client(network: Network, executor: str = "thread") -> None:
+    """A client in a process of its own, killed while its tasks run."""
+    script = CLIENT.format(
+        hosts=[machine.address for machine in network.machines], key=str(network.key), executor=executor,
+        known=str(network.known_hosts(*network.machines)), python=sys.executable,
+    )  # fmt: skip  # one value a line would hide them
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
+        assert client.stdout is not None
+        assert "up\n" in client.stdout
+        client.kill()
+
+
+def let_go(machine: Machine) -> None:
+    """Let what waits on a machine go on."""
+    Path(f"/proc/{machine.pids()[0]}/root/root/go").touch()
+
+
+def place() -> int:
+    return sky.instance_info().node
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_what_a_killed_client_left_is_there(network: Network, wait_for: Wait, executor: str) -> None:
+    machines = [network.add(), network.add()]
+    killed_client(network, executor)
+    workers = [machine.running("skyward.worker")[0] for machine in machines]
+    let_go(machines[0])  # what runs there ends while nobody listens
+    with sky.attach("left") as pool:
+        tasks = {task.name: task for task in pool.recovered}
+        assert set(tasks) == {"long", "large", "counted", "failing", "fed"}
+        let_go(machines[1])
+        assert tasks["long"].result(30) == "done all the same"
+        assert tasks["long"].output.endswith("and on\n")
+        assert tasks["large"].result(30).sum() == 499_999 * 250_000
+        assert list(tasks["counted"].items())[-1] == 3
+        with pytest.raises(ValueError, match="it failed meanwhile"):
+            tasks["failing"].result(30)
+        with pytest.raises(sky.TaskCancelledError):
+            tasks["fed"].result(30)
+        assert sky.function(place)() @ pool == [0, 1]
+        assert pool.dict("kept")["key"] == "value"
+        assert [machine.running("skyward.worker")[0] for machine in machines] == workers
+        snapshot = pool.snapshot()
+        assert (snapshot.running, snapshot.queued) == (0, 0)
+    wait_for(lambda: not any(machine.running("skyward.worker") for machine in machines), "the workers to end")
+    with pytest.raises(sky.UsageError, match="There is no pool 'left' to attach to; there is none on record"):
+        sky.attach("left")
+
+
+def test_what_a_killed_client_left_is_reaped(network: Network, wait_for: Wait) -> None:
+    machines = [network.add(), network.add()]
+    killed_client(network)
+    (done,) = sky.reap()
+    assert (done.orphan.name, done.orphan.machines, done.orphan.due, done.error) == ("left", 2, False, "")
+    wait_for(lambda: not any(machine.running("skyward.worker") for machine in machines), "the workers to end")
+    for machine in machines:
+        assert not list(Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes").iterdir())
+    assert sky.reap() == []
+
+
+def test_of_a_pool_that_lost_a_machine_meanwhile_the_rest_is_there(network: Network) -> None:
+    machines = [network.add(), network.add()]
+    killed_client(network)
+    machines[1].kill()
+    with sky.attach("left") as pool:
+        assert {task.node for task in pool.recovered} == {0}
+        assert sky.function(place)() >> pool == 0
+
+
+def test_a_pool_whose_owner_lives_is_its_owners(network: Network) -> None:
+    network.add()
+    from tests.machines.conftest import hosts
+
+    with sky.Compute(provider=hosts(network), nodes=1, name="mine"):
+        with pytest.raises(sky.UsageError, match=rf"belongs to process {os.getpid()} on .*, which lives"):
+            sky.attach("mine")
+        assert sky.reap() == []
