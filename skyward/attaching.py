@@ -17,8 +17,8 @@ def attach(name: str) -> "Compute":
     """The pool of that name, open, which a process has left behind that was killed, or restarted.
 
     Its nodes are those that are still there under their lease, with what they hold: variables that were sent, what the
-    pool's collections hold, tasks that run. `recovered` lists the tasks whose end that process did not hear of, with
-    their results and what they printed meanwhile. What it had not sent yet is lost with it.
+    pool's collections hold, tasks that run. `recovered` lists the tasks whose end that process did not hear of, or
+    had no time to confirm, with their results and what they printed meanwhile. What it had not sent yet is lost.
 
     Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to.
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _simulate(given)
+        return _reap(given) if given.command == "reap" else _simulate(given)
     except SkywardError as error:
         sys.stderr.write(f"sky {given.command}: {error}\n")
         return 2 if isinstance(error, SpecError) else 1
@@ -45,6 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="sky", description="Skyward on the command line.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    reap = commands.add_parser(
+        "reap",
+        help="give back what processes that are gone have left running",
+        description="Give back the machines of pools whose process was killed. sky.attach(NAME) takes one over.",
+    )
+    reap.add_argument("names", metavar="NAME", nargs="*", help="only the pools of these names")
+    reap.add_argument("--dry-run", action="store_true", help="only say what there is")
     simulate = commands.add_parser(
         "simulate",
         help="run scaling policies against a simulated cloud",
@@ -81,6 +88,20 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--plot", metavar="FILE", type=Path, help="write a PNG of demand, desired and current")
     simulate.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
     return parser
+
+
+def _reap(given: argparse.Namespace) -> int:
+    from skyward.reaping import orphans, reap, told
+
+    if given.dry_run:
+        said = [told(each) for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        failed = False
+    else:
+        done = reap(given.names)
+        said = [told(each) for each in done]
+        failed = any(each.error for each in done)
+    sys.stdout.write("\n".join(said or ["Nothing is left behind."]) + "\n")
+    return int(failed)
 
 
 def _simulate(given: argparse.Namespace) -> int:

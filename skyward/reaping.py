@@ -14,7 +14,7 @@ from skyward.provider import SSHAccess
 if TYPE_CHECKING:
     from skyward.control.offered import Offered
 
-__all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool"]
+__all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool", "told"]
 
 SLACK = 660.0
 """Seconds beyond its lease after which a node has ended itself: what runs has 600 to finish."""
@@ -51,6 +51,18 @@ class Reaped:
     error: str = ""
 
 
+def told(found: Orphan | Reaped) -> str:
+    """An orphan, or what became of it, in a sentence."""
+    orphan = found if isinstance(found, Orphan) else found.orphan
+    machines = f"{orphan.machines} machine{'' if orphan.machines == 1 else 's'}"
+    if isinstance(found, Orphan):
+        owner = f"process {orphan.pid} on {orphan.host}, last seen {orphan.silent:.0f} s ago"
+        return f"{orphan.name}: {machines}, of {owner}"
+    if found.error:
+        return f"{orphan.name}: {machines} may be left: {found.error}"
+    return f"{orphan.name}: {machines} given back"
+
+
 def orphans() -> list[Orphan]:
     """The pools on record whose owner is gone, the one opened first coming first.
 
@@ -67,7 +79,7 @@ def orphans() -> list[Orphan]:
 
 
 def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
-    machines = sum(len(cluster.machines) for cluster in journal.clusters(entry.id))
+    machines = journal.machines(entry.id)
     due = claim.silent > entry.lease + SLACK
     return Orphan(entry.id, entry.name, entry.host, entry.pid, claim.silent, machines, due)
 

@@ -15,7 +15,7 @@ from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
 from skyward_jupyter.present import presented
 from skyward_jupyter.running import CellRunner, Settings
-from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table
+from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ COMMANDS = {
     "pools": ("", "show the pools"),
     "decisions": ("[NAME]", "show why a pool has grown and shrunk"),
     "scale": ("[NAME] NODES", "change how many nodes a pool has: 4, 2:16"),
+    "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
+    "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
     "cancel": ("[CELL | --all]", "stop a cell in the background, by its number in `%sky status`"),
     "help": ("", "show this"),
 }
@@ -76,7 +78,7 @@ class SkyMagics(Magics):
         """Run a cell on the nodes of a pool: `%%sky [options]` on its first line. `%sky help` lists the options.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
-        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale` and `cancel` look after the pools.
+        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `attach`, `reap` and `cancel` look after the pools.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
@@ -177,6 +179,22 @@ class SkyMagics(Magics):
                 raise UsageError("%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`.")
         wanted = self._pools.scale(name, Nodes.parse(nodes))
         _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
+
+    def attach(self, words: Sequence[str]) -> Any:
+        """Take over a pool that another kernel has left; the pool."""
+        names, _, _ = parse_words(words, "attach", ())
+        name = _at_most_one(names, "attach") or DEFAULT_POOL
+        compute = self._pools.attach(name)
+        self.put_in_scope()
+        _say(f"Pool {name!r} is this kernel's now.\n{recovered_table(compute.recovered)}".rstrip())
+        return compute
+
+    def reap(self, words: Sequence[str]) -> None:
+        """Give back what is left of pools whose process is gone."""
+        from skyward.reaping import reap, told
+
+        names, _, _ = parse_words(words, "reap", ())
+        _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
 
     def cancel(self, words: Sequence[str]) -> None:
         """Stop one cell in the background, or all."""

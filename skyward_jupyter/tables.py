@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skyward.control.decisions import DecisionEvent
+    from skyward.control.recovered import RecoveredTask
     from skyward.control.snapshot import PoolSnapshot
     from skyward_jupyter.handle import CellHandle
 
-__all__ = ["cell_table", "decision_table", "node_table", "pool_table", "table"]
+__all__ = ["cell_table", "decision_table", "node_table", "pool_table", "recovered_table", "table"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -55,6 +56,17 @@ def decision_table(events: Iterable["DecisionEvent"]) -> str:
         why = f"{event.reason} (held back: {event.held_back})" if event.held_back else event.reason
         rows.append((time.strftime("%H:%M:%S", time.localtime(event.at)), event.by, f"{before} -> {after}", why))
     return table(("time", "by", "nodes", "why"), reversed(rows))
+
+
+def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
+    """One line for each task that was recovered with a pool; nothing for none."""
+    rows = [(index, task.name, task.node, task.state, len(task.output)) for index, task in enumerate(tasks)]
+    if not rows:
+        return ""
+    return (
+        table(("task", "function", "node", "state", "characters printed"), rows)
+        + "\n`pool.recovered[TASK]` has its `.result()` and `.output`; `%sky attach` gives the pool."
+    )
 
 
 def cell_table(cells: Iterable["CellHandle"]) -> str:

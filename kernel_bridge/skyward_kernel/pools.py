@@ -5,10 +5,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SpecError, UsageError
 from skyward.specs import Image, Nodes, NodesLike, OptionFields, Worker
+from skyward_kernel.reaper import start_reaping
 
 if TYPE_CHECKING:
     from skyward.compute import Compute
@@ -130,6 +132,25 @@ class PoolManager:
                 raise
             return compute
 
+    def attach(self, name: str = DEFAULT_POOL) -> "Compute":
+        """The pool of that name, which another kernel, or this one before it was restarted, has left behind.
+
+        Raises:
+            UsageError: there is none, its owner lives, or this kernel has a pool of that name already.
+            ProvisioningError: nothing of it is left.
+        """
+        from skyward.attaching import attach
+
+        with self._lock:
+            one_at_a_time = self._openings.setdefault(name, threading.Lock())
+        with one_at_a_time:
+            if self.find(name) is not None:
+                raise UsageError(f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`.")
+            compute = attach(name)
+            with self._lock:
+                self._pools[name] = _Resident(compute, _asked_of(compute))
+            return compute
+
     def close(self, name: str = DEFAULT_POOL) -> None:
         """Give back the machines of a pool, and forget it.
 
@@ -216,6 +237,14 @@ class PoolManager:
         )
 
 
+def _asked_of(compute: "Compute") -> Asked:
+    """What would have to be asked for to get a pool like it."""
+    options = {name: getattr(compute.options, name) for name in _OPTIONS}
+    if len(compute.groups) > 1:
+        return {**options, "groups": compute.groups}
+    return {**options, **{field.name: getattr(compute.spec, field.name) for field in fields(compute.spec)}}
+
+
 def _works(compute: "Compute") -> bool:
     """Whether tasks that are sent to it have a node to run on, now or soon."""
     if not compute.is_open:
@@ -278,4 +307,5 @@ def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
         if _resident is None:
             _resident = PoolManager(labels=labels)
             atexit.register(_resident.close_all)
+            atexit.register(start_reaping())
         return _resident

@@ -88,6 +88,11 @@ class RecoveredTask:
         return self.work.nodes[-1]
 
     @property
+    def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
+        """How far it is."""
+        return self._run.state
+
+    @property
     def done(self) -> bool:
         """Whether it is over."""
         return self.future.done()
@@ -98,4 +103,4 @@ class RecoveredTask:
         return self._printed.text
 
     def __repr__(self) -> str:
-        return f"<RecoveredTask {self.name}(...) on node {self.node}: {self._run.state}>"
+        return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"

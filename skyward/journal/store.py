@@ -158,6 +158,13 @@ class Journal:
         rows = self._read("SELECT * FROM pools WHERE ?1 IS NULL OR name = ?1 ORDER BY opened, rowid", name)
         return [PoolEntry(*row) for row in rows]
 
+    def machines(self, pool: str) -> int:
+        """How many machines of a pool are on record."""
+        ((count,),) = self._read(
+            "SELECT count(*) FROM machines JOIN clusters ON machines.cluster = number WHERE clusters.pool = ?", pool
+        )
+        return int(count)
+
     def clusters(self, pool: str) -> list[ClusterEntry]:
         """What a pool has, or may have."""
         entries = []

@@ -76,6 +76,12 @@ class Kernel:
         cell.since_interrupt = time.monotonic() - interrupted
         return cell
 
+    def kill_and_restart(self) -> None:
+        """End its process with SIGKILL, and start it anew, with the extension loaded."""
+        self._manager.restart_kernel(now=True)
+        self._client.wait_for_ready(timeout=LIMIT)
+        self("%load_ext skyward")
+
     def _next(self, request: str) -> str:
         """Take one message, and file it under its cell. "idle" if it says that `request` is over."""
         try:

@@ -277,13 +277,14 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
     [
         (
             "%sky",
-            "%sky takes a subcommand: up, down, status, pools, decisions, scale, cancel, help; "
+            "%sky takes a subcommand: up, down, status, pools, decisions, scale, attach, reap, cancel, help; "
             "to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
         (
             "%sky 1 + 1",
-            "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, cancel, help.",
+            "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, cancel, "
+            "help.",
         ),
         (
             "%sky --nodes 2",

@@ -1,0 +1,149 @@
+"""kill -9 of a client at any point of getting or giving back machines leaves nothing behind, once it is reaped."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import skyward as sky
+from skyward.cli import main
+from skyward.journal import data_directory
+from skyward.reaping import orphans
+from tests.local.conftest import Wait
+from tests.local.rented import Rented
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+ROOT = str(Path(__file__).parents[2])
+
+CLIENT = """
+import os, signal, sys, threading, time
+import skyward as sky
+from tests.local.rented import Rented
+
+directory, phase = sys.argv[1:]
+pool = sky.Compute(provider=Rented(directory), nodes=2, name="doomed", ttl=0)
+
+def die():
+    while not any(node.phase == phase for node in pool.snapshot().nodes):
+        time.sleep(0.001)
+    os.kill(os.getpid(), 9)
+
+if phase:
+    threading.Thread(target=die, daemon=True).start()
+with pool:
+    pass
+"""
+
+POINTS = [
+    "before prepare",
+    "after prepare",
+    "before create",
+    "among creates",
+    "after create",
+    "before terminate",
+    "among terminates",
+    "before teardown",
+    "after teardown",
+]
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Rented:
+    return Rented(str(tmp_path))
+
+
+def kill_client(cloud: Rented, *, point: str = "", phase: str = "") -> None:
+    """Run a client that opens a pool of two nodes and closes it, and that dies at a point, or in a phase of a node."""
+    env = {**os.environ, "PYTHONPATH": ROOT, "RENTED_KILL": point}
+    client = subprocess.run([sys.executable, "-c", CLIENT, cloud.directory, phase], env=env, check=False)
+    assert client.returncode == -signal.SIGKILL
+
+
+def workers(cloud: Rented) -> list[psutil.Process]:
+    """The processes that run on the machines of a cloud."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd().startswith(cloud.directory):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_of_a_client_that_dies_at_a_call_of_the_cloud_nothing_is_left(
+    cloud: Rented, wait_for: Wait, point: str
+) -> None:
+    kill_client(cloud, point=point)
+    (done,) = sky.reap()
+    assert (done.orphan.name, done.error) == ("doomed", "")
+    assert cloud.left == []
+    wait_for(lambda: not workers(cloud), "the workers to end")
+    assert sky.reap() == []
+
+
+@pytest.mark.parametrize("phase", ["worker", "joining", "ready"])
+def test_of_a_client_that_dies_while_a_node_starts_nothing_is_left(cloud: Rented, wait_for: Wait, phase: str) -> None:
+    kill_client(cloud, phase=phase)
+    (orphan,) = orphans()
+    assert orphan.machines == 2
+    assert [done.error for done in sky.reap()] == [""]
+    assert cloud.left == []
+    wait_for(lambda: not workers(cloud), "the workers to end")
+
+
+def test_only_what_is_past_its_lease_goes_by_itself(cloud: Rented) -> None:
+    kill_client(cloud, point="before terminate")
+    assert sky.reap(due=True) == []
+    (key,) = (data_directory() / "pools").iterdir()
+    past = time.time() - 700  # its lease of 0 s, and what running tasks have to finish
+    os.utime(key, (past, past))
+    assert [done.orphan.due for done in sky.reap(due=True)] == [True]
+    assert cloud.left == []
+
+
+def test_a_cloud_that_refuses_is_asked_again(cloud: Rented) -> None:
+    kill_client(cloud, point="before terminate")
+    away = Path(cloud.directory, "machines")
+    kept = away.rename(away.with_name("kept"))
+    away.touch()
+    (done,) = sky.reap()
+    assert "machines" in done.error
+    away.unlink()
+    kept.rename(away)
+    assert [done.error for done in sky.reap()] == [""]
+    assert cloud.left == []
+
+
+def test_what_cannot_be_written_down_is_not_launched(cloud: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(Path(cloud.directory, "file", "within")))
+    Path(cloud.directory, "file").touch()
+    with pytest.raises(sky.JournalError, match="name another directory in the environment variable SKYWARD_DATA_DIR"):
+        sky.Compute(provider=cloud, nodes=1).open()
+    assert cloud.left == []
+
+
+def test_the_command_says_what_it_gave_back(cloud: Rented, capsys: pytest.CaptureFixture[str]) -> None:
+    kill_client(cloud, point="before terminate")
+    assert main(["reap", "--dry-run"]) == 0
+    assert "doomed" in capsys.readouterr().out
+    assert len(cloud.left) == 3
+    assert main(["reap", "another"]) == 0
+    assert capsys.readouterr().out == "Nothing is left behind.\n"
+    assert main(["reap"]) == 0
+    assert capsys.readouterr().out.startswith("doomed: 2 machines given back")
+    assert cloud.left == []
+
+
+def test_a_pool_of_processes_that_ended_with_their_client_cannot_be_attached_to(cloud: Rented) -> None:
+    kill_client(cloud, phase="ready")
+    with pytest.raises(sky.UsageError, match="Nothing of pool 'doomed' is left to attach to"):
+        sky.attach("doomed")
+    assert cloud.left == []
