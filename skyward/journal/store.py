@@ -53,17 +53,26 @@ class Journal:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self._db = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-            for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
-                self._db.execute(f"PRAGMA {statement}")
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise JournalError(
-                    f"The journal {self.path} is of another version of Skyward ({version}; this one has {_VERSION}): "
-                    "close the pools of the other one, or name another directory in SKYWARD_DATA_DIR."
-                )
-            self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
         except (OSError, sqlite3.Error) as error:
             raise self._unwritable(error) from error
+        try:
+            self._set_up()
+        except BaseException as error:
+            self._db.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._unwritable(error) from error
+            raise
+
+    def _set_up(self) -> None:
+        for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+            self._db.execute(f"PRAGMA {statement}")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _VERSION):
+            raise JournalError(
+                f"The journal {self.path} is of another version of Skyward ({version}; this one has {_VERSION}): "
+                "close the pools of the other one, or name another directory in SKYWARD_DATA_DIR."
+            )
+        self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
 
     def _unwritable(self, error: Exception) -> JournalError:
         return JournalError(

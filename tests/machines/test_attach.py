@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 ROOT = str(Path(__file__).parents[2])
 
 CLIENT = """
-import sys, time
+import faulthandler, sys, time
+faulthandler.dump_traceback_later(90, exit=True)
 from collections.abc import Iterator
 import numpy
 import skyward as sky
@@ -96,9 +97,11 @@ def killed_client(network: Network, executor: str = "thread") -> None:
     )  # fmt: skip  # one value a line would hide them
     env = {**os.environ, "PYTHONPATH": ROOT}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
-        assert client.stdout is not None
-        assert "up\n" in client.stdout
-        client.kill()
+        try:
+            assert client.stdout is not None
+            assert "up\n" in client.stdout, "the client ended before it was up; see what it wrote"
+        finally:
+            client.kill()
 
 
 def let_go(machine: Machine) -> None:

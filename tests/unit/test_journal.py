@@ -1,0 +1,136 @@
+"""The journal: what is written when, who may read it, and whose a pool is."""
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.errors import JournalError
+from skyward.journal import Claim, Journal, MachineEntry, PoolRecord, WorkerEntry
+from skyward.provider import Cluster, Instance, LocalAccess, Offer
+from skyward.provider import InstanceType as Type
+from skyward.specs import Spec
+
+pytestmark = pytest.mark.unit
+
+ROOT = str(Path(__file__).parents[2])
+CLUSTER = Cluster("c-1", "p-1", Spec(), Offer("offer", Type("type", 1, 1)))
+MACHINES = (Instance("m-1", "running", LocalAccess("127.0.0.9", "/tmp")), Instance("m-2", "provisioning"))
+WORKER = WorkerEntry(0, "node 1", "127.0.0.9:1", "127.0.0.9:2", "node=/tmp")
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def new(name: str = "train", groups: dict[str, object] | None = None) -> PoolRecord:
+    return PoolRecord.new(name, groups or {}, None, 600)
+
+
+def test_each_step_is_on_record_before_it_is_made_and_until_it_is_undone() -> None:
+    record = new()
+    with Journal() as journal:
+        (pool,) = journal.pools("train")
+        assert (pool.id, pool.pid, pool.lease) == (record.id, os.getpid(), 600)
+        number = record.preparing("gpu", "the offer")
+        (entry,) = journal.clusters(record.id)
+        assert (entry.number, entry.group, entry.offered, entry.cluster) == (number, "gpu", "the offer", None)
+        record.prepared(number, CLUSTER)
+        first, second = record.asking(number), record.asking(number)
+        (entry,) = journal.clusters(record.id)
+        assert entry.cluster == CLUSTER
+        assert set(entry.requests) == {first, second}
+        record.came(number, first, CLUSTER, MACHINES)
+        record.installed(number, MACHINES[0], WORKER)
+        (entry,) = journal.clusters(record.id)
+        assert entry.requests == (second,)
+        assert entry.machines == (MachineEntry(MACHINES[0], WORKER), MachineEntry(MACHINES[1]))
+        assert journal.machines(record.id) == 2
+        record.gone(number, "m-1")
+        assert journal.machines(record.id) == 1
+        record.torn_down(number)
+        assert journal.clusters(record.id) == []
+        record.end()
+        assert journal.pools() == []
+
+
+def test_nobody_else_may_read_it_and_nothing_of_a_pool_stays_in_it(data: Path) -> None:
+    record = new(groups={"default": ("a value that only this pool has",)})
+    record.prepared(record.preparing("default", "another such value"), CLUSTER)
+    (key,) = (data / "pools").iterdir()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (data / "journal.db", key)] == [0o600, 0o600]
+    secret = key.read_bytes()
+    kept = b"".join(path.read_bytes() for path in data.glob("journal*"))
+    assert b"a value that only this pool has" in kept
+    assert secret not in kept
+    record.end()
+    assert not list((data / "pools").iterdir())
+    kept = b"".join(path.read_bytes() for path in data.glob("journal*"))
+    assert b"such value" not in kept
+    assert b"a value that only this pool has" not in kept
+
+
+def test_the_token_of_adapters_is_not_written_down(data: Path) -> None:
+    adapters = sky.Adapter(token="a token that nobody knows")
+    record = new(groups={"default": (Spec(provider=adapters),)})
+    kept = b"".join(path.read_bytes() for path in data.glob("journal*"))
+    assert b"skyward_providers.adapter" in kept
+    assert b"nobody knows" not in kept
+    record.end()
+
+
+def test_what_cannot_be_pickled_is_left_out() -> None:
+    record = new(groups={"default": (sys._getframe(),)})
+    with Journal() as journal:
+        assert journal.pools()[0].settings == b""
+    record.end()
+
+
+def test_a_pool_is_its_owners_until_that_dies(data: Path) -> None:
+    script = "import sys, time; from skyward.journal import PoolRecord\n" \
+        "print(PoolRecord.new('theirs', {}, None, 0).id, flush=True); time.sleep(100)"  # fmt: skip  # one script
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as owner:
+        assert owner.stdout is not None
+        pool = owner.stdout.readline().strip()
+        assert Claim.take(pool) is None
+        owner.send_signal(signal.SIGKILL)
+    claim = Claim.take(pool)
+    assert claim is not None
+    assert Claim.take(pool) is None, "it is this process's now, and only once"
+    claim.release()
+    again = Claim.take(pool)
+    assert again is not None
+    assert again.derive("node 1") == claim.derive("node 1") != again.derive("node 2")
+    again.end()
+    assert Claim.take(pool) is None
+
+
+def test_a_name_is_made_fit_for_a_file_and_for_tags() -> None:
+    record = new("../my pool/ä")
+    assert record.id.startswith("---my-pool---")
+    record.end()
+
+
+def test_a_journal_of_another_version_is_left_alone(data: Path) -> None:
+    new().end()
+    with closing(sqlite3.connect(data / "journal.db")) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(JournalError, match=r"is of another version of Skyward \(99; this one has 1\)"):
+        new()
+
+
+def test_a_directory_that_cannot_be_written_is_named(data: Path) -> None:
+    data.parent.mkdir(exist_ok=True)
+    data.touch()
+    with pytest.raises(JournalError, match=rf"^Skyward writes down what it launches in {data}, which cannot be made"):
+        new()
