@@ -19,7 +19,7 @@ from skyward.worker.arrivals import Arrival, Arrivals, Source
 from skyward.worker.blobs import map_private
 from skyward.worker.brisk import brisk
 
-__all__ = ["Peers"]
+__all__ = ["Getting", "Peers", "share", "stream"]
 
 CONNECT_WITHIN = 5.0
 SILENCE = 10.0
@@ -83,7 +83,7 @@ class Peers:
                 while True:
                     with self._arrivals.reading(key, BEAT) as source:
                         if source is not None:
-                            (_share if verb == SHARE else _stream)(connection, source, offset)
+                            (share if verb == SHARE else stream)(connection, source, offset)
                             return
                     connection.sendall(LENGTH.pack(0))
 
@@ -91,7 +91,7 @@ class Peers:
 
     def _fetch(self, fetch: Fetch) -> None:
         key, attempt = fetch.blob.key, fetch.attempt
-        getting = _Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
+        getting = Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
         why = ""
         try:
             if not self._arrivals.has(key):
@@ -116,7 +116,7 @@ class Peers:
             raise
 
 
-def _share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
+def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
     """Say where it is, once it is whole; it stays there until the other end has opened it."""
     while source.reached(source.size - 1, BEAT) < source.size:
         connection.sendall(LENGTH.pack(0))
@@ -125,7 +125,7 @@ def _share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
     connection.recv(1)
 
 
-def _stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
+def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
     """Send what there is, and what comes."""
     buffer = memoryview(bytearray(min(FRAME, source.size)))
     with brisk():
@@ -141,7 +141,7 @@ def _stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
 
 
 @dataclass(slots=True)
-class _Getting:
+class Getting:
     """One attempt to get a blob; `superseded` says whether there is a later one. `reached`: the other node answers."""
 
     arrivals: Arrivals
