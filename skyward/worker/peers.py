@@ -21,7 +21,7 @@ from skyward.worker.brisk import brisk
 
 __all__ = ["Getting", "Peers", "share", "stream"]
 
-CONNECT_WITHIN = 5.0
+CONNECT_WITHIN = 3.0
 SILENCE = 10.0
 """Seconds without a frame after which the other node counts as gone. It sends one each `BEAT`."""
 
