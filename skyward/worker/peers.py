@@ -39,16 +39,18 @@ class Peers:
     def __init__(self, arrivals: Arrivals, tell: Callable[[Peered | Fetched], None]) -> None:
         self._arrivals = arrivals
         self._tell = tell
+        self._address = ""
         self._asking: ssl.SSLContext | None = None
         self._attempts: dict[bytes, int] = {}
         self._lock = threading.Lock()
 
     def obey(self, command: Peering | Fetch) -> None:
-        """Begin to give, or get one."""
+        """Begin to give, or get one. Told to give again, as by another client of the pool, it says where it does."""
         match command:
             case Peering():
                 try:
-                    self._tell(Peered(self._open(command)))
+                    self._address = self._address or self._open(command)
+                    self._tell(Peered(self._address))
                 except OSError as error:  # of TLS, too
                     self._tell(Peered("", str(error)))
             case Fetch():
@@ -70,7 +72,11 @@ class Peers:
 
     def _accept(self, listener: socket.socket, giving: ssl.SSLContext) -> None:
         while True:
-            plain, _ = listener.accept()
+            try:
+                plain, _ = listener.accept()
+            except OSError:  # no descriptor is free; one may be, a little later
+                time.sleep(BEAT)
+                continue
             threading.Thread(target=self._give, args=(plain, giving), name="skyward-peer-out", daemon=True).start()
 
     def _give(self, plain: socket.socket, giving: ssl.SSLContext) -> None:

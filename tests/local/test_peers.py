@@ -30,7 +30,7 @@ BLOB = Blob(blake3(DATA).digest(), len(DATA))
 @contextmanager
 def another_node(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[ssl.SSLSocket]:
     """A connection to a node of the same pool that does `serve`."""
-    authority = Authority("pool")
+    authority = Authority("pool", bytes(32))
     giving, _ = contexts(authority.issue("giver"))
     _, asking = contexts(authority.issue("asker"))
     here, there = socket.socketpair()
@@ -154,7 +154,7 @@ def test_a_stranger_is_not_answered() -> None:
     """With no certificate, or one of another pool: refused before its request is read. (A node answers each second.)"""
     nobody = ssl.create_default_context()
     nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
-    _, other = contexts(Authority("another").issue("stranger"))
+    _, other = contexts(Authority("another", bytes(32)).issue("stranger"))
     other.verify_mode = ssl.CERT_NONE  # it would be talked to by anybody
 
     @sky.function
