@@ -171,6 +171,11 @@ class Node:
         """Whether a blob is, or is about to be, on the node."""
         return key in self._holdings
 
+    @property
+    def held(self) -> frozenset[bytes]:
+        """The blobs that are on the node for sure."""
+        return frozenset(self._holdings) - self._arriving.keys()
+
     async def reach(self, address: str) -> str:
         """Where to connect here to reach an address of its machine."""
         if self._worker is None:

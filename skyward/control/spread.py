@@ -103,6 +103,10 @@ class Spread:
         blob.wants[node] = _Want()
         return [*self._place(node, key)]
 
+    def has(self, node: int, key: bytes) -> None:
+        """A node has had it before anybody asked for it here."""
+        self._blobs.setdefault(key, _Blob()).holders[node] = None
+
     def sent(self, node: int, key: bytes, why: str = "") -> list[Effect]:
         """The client has sent it; or `why` it could not."""
         want = self._want(node, key)
@@ -247,10 +251,9 @@ class Spread:
                 yield each
 
     def _worth_waiting(self, blob: _Blob, node: int, want: _Want) -> bool:
-        """Whether nothing but an open port is missing."""
-        behind = self._behind(blob, node)
-        return any(
-            each not in behind
+        """Whether nothing but an open port is missing, and no other node would wait behind it."""
+        return self._behind(blob, node) == {node} and any(
+            each != node
             and each not in self._hopeless
             and self._is_new(node, each, want)
             and not (node in self._open and each in self._open)

@@ -56,6 +56,8 @@ class Spreading:
         """A node is up."""
         node.spreading = self
         self._nodes[node.machine] = node
+        for key in node.held:
+            self._plan.has(node.machine, key)
         self._introduce(node)
 
     def _introduce(self, node: "Node") -> None:

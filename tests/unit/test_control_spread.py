@@ -195,6 +195,14 @@ def test_those_that_have_it_share_the_work() -> None:
     assert sources(plan, b"a", 4, 5) == [2, 3]
 
 
+def test_what_a_node_has_from_before_is_not_sent_again() -> None:
+    """As after `sky.attach`: its blobs came from another client."""
+    plan = opened(0, 1)
+    plan.has(1, b"a")
+    assert [type(effect) for effect in plan.want(0, b"a")] == [Pull]
+    assert plan.source(0, b"a") == 1
+
+
 def test_a_chain_that_loses_a_link_is_joined_again() -> None:
     plan = opened(*range(5))
     for node in range(5):
@@ -272,6 +280,18 @@ def test_nobody_waits_for_a_node_that_cannot_open_its_port() -> None:
     plan.want(1, b"a")
     assert plan.closed(0) == [Send(1, b"a")]
     assert plan.want(2, b"a") == [Wait(2, b"a")]  # from 1
+
+
+def test_a_node_that_others_get_it_from_does_not_wait() -> None:
+    """Node 3, whose port is closed still, has it soon; but 4 would wait behind 2."""
+    plan = opened(1, 2, 4)
+    plan.want(3, b"a")
+    plan.want(1, b"a")
+    plan.hurry(1, b"a")
+    for node in (2, 4):
+        plan.want(node, b"a")
+    assert sources(plan, b"a", 3, 1, 2, 4) == [CLIENT, CLIENT, 1, 2]
+    assert plan.lost(1)[1:] == [Send(2, b"a")]
 
 
 def test_what_is_dropped_while_others_get_it_comes_from_elsewhere() -> None:
