@@ -13,7 +13,7 @@ from benchmarks.settings import Settings
 from benchmarks.tasks import make, read, remote, size
 from skyward.compute import Compute
 
-__all__ = ["figures"]
+__all__ = ["MB", "Fresh", "figures"]
 
 MB = 1_000_000
 
@@ -38,7 +38,7 @@ def _timed(nbytes: int, call: Callable[..., object], *args: Any) -> float:
 
 
 def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: bool) -> Iterator[Figure]:
-    fresh = _Fresh(nbytes)
+    fresh = Fresh(nbytes)
     kinds: tuple[tuple[str, Callable[[], Any], Callable[[Any], object], Callable[[Any], object]], ...] = (
         ("argument", fresh, floor.take, lambda array: remote.size(array) >> pool),
         ("argument, read there", fresh, floor.read, lambda array: remote.read(array) >> pool),
@@ -64,7 +64,7 @@ def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: b
         )
 
 
-class _Fresh:
+class Fresh:
     """Makes arrays in fresh memory, none with the content of another."""
 
     def __init__(self, nbytes: int) -> None:
@@ -78,7 +78,7 @@ class _Fresh:
         return array
 
 
-def _peers(name: str, fresh: _Fresh, nbytes: int) -> list[Peer]:
+def _peers(name: str, fresh: Fresh, nbytes: int) -> list[Peer]:
     def measure(peer: Running) -> float:
         peer.call(size, np.ones(10))
         if name == "result":
@@ -106,7 +106,7 @@ def _again(pool: Compute, nbytes: int, rounds: int) -> Iterator[Figure]:
     def send(array: Any) -> int:
         return remote.size(array) >> pool
 
-    fresh = _Fresh(nbytes)
+    fresh = Fresh(nbytes)
     for name, writeable in (("writable", True), ("read-only", False)):
         firsts, agains = [], []
         for _ in range(rounds):

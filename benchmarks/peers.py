@@ -1,4 +1,4 @@
-"""The peers, each with two worker processes on this machine, in the same interpreter, behind one face."""
+"""The peers, each with two worker processes on this machine or as many as asked for, behind one face."""
 
 import contextlib
 import importlib.util
@@ -38,8 +38,8 @@ class _Pool:
 
 
 @contextlib.contextmanager
-def _process_pool() -> Iterator[Running]:
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+def _process_pool(workers: int) -> Iterator[Running]:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield _Pool(pool)
 
 
@@ -57,13 +57,20 @@ class Dask:
         """Put a value on a worker without the scheduler in between; what stands for it in a call."""
         return self.client.scatter(value, direct=True, hash=False)
 
+    def broadcast(self, function: Callable[..., Any], value: Any) -> list[Any]:
+        """Put a value on every worker, each of which gives it on, and call there with it."""
+        everywhere = self.client.scatter(value, broadcast=True, direct=True, hash=False)
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        calls = [self.client.submit(function, everywhere, workers=[worker], pure=False) for worker in workers]
+        return list(self.client.gather(calls))
+
     def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Map, not pure."""
         return list(self.client.gather(self.client.map(function, items, pure=False)))
 
 
 @contextlib.contextmanager
-def _dask() -> Iterator[Running]:
+def _dask(workers: int) -> Iterator[Running]:
     import dask.config
     import distributed
 
@@ -71,7 +78,7 @@ def _dask() -> Iterator[Running]:
     with (
         dask.config.set(quiet),
         distributed.LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.ERROR
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.ERROR
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -79,38 +86,38 @@ def _dask() -> Iterator[Running]:
 
 
 class _Parallel:
-    def __init__(self, client: Any) -> None:
-        self._views = [client[number] for number in range(WORKERS)]
+    def __init__(self, client: Any, workers: int) -> None:
+        self._views = [client[number] for number in range(workers)]
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         return self._views[0].apply_sync(function, *args)
 
     def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        answers = [self._views[n % WORKERS].apply_async(function, item) for n, item in enumerate(items)]
+        answers = [self._views[n % len(self._views)].apply_async(function, item) for n, item in enumerate(items)]
         return [answer.get() for answer in answers]
 
 
 @contextlib.contextmanager
-def _ipyparallel() -> Iterator[Running]:
+def _ipyparallel(workers: int) -> Iterator[Running]:
     import ipyparallel
 
-    cluster = ipyparallel.Cluster(n=WORKERS, log_level=logging.ERROR)
+    cluster = ipyparallel.Cluster(n=workers, log_level=logging.ERROR)
     with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
         client = cluster.__enter__()
     try:
-        yield _Parallel(client)
+        yield _Parallel(client, workers)
     finally:
         cluster.__exit__(None, None, None)
 
 
-_PEERS: tuple[tuple[str, str, Callable[[], contextlib.AbstractContextManager[Running]]], ...] = (
+_PEERS: tuple[tuple[str, str, Callable[[int], contextlib.AbstractContextManager[Running]]], ...] = (
     ("ProcessPoolExecutor", "concurrent.futures", _process_pool),
     ("dask.distributed", "distributed", _dask),
     ("ipyparallel", "ipyparallel", _ipyparallel),
 )
 
 
-def measured(measure: Callable[[Running], float], only: Sequence[str] = ()) -> list[Peer]:
+def measured(measure: Callable[[Running], float], only: Sequence[str] = (), workers: int = WORKERS) -> list[Peer]:
     """What each peer measures; `only` names those that are asked."""
     peers = []
     for name, module, start in _PEERS:
@@ -120,7 +127,7 @@ def measured(measure: Callable[[Running], float], only: Sequence[str] = ()) -> l
             peers.append(Peer(name, None, "not installed"))
             continue
         try:
-            with start() as running:
+            with start(workers) as running:
                 peers.append(Peer(name, measure(running)))
         except Exception as error:  # a peer that fails is said so; the rest is measured still
             peers.append(Peer(name, None, f"failed ({type(error).__name__}: {error})"))

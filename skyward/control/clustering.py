@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from skyward.control import background
+from skyward.control.spreading import Spreading
 from skyward.errors import CollectionUnavailableError, PoolClosedError
-from skyward.wire.messages import Clustered, Join, Leave
+from skyward.wire.messages import Clustered, Fetched, Join, Leave, Peered
 from skyward.wire.shared.requests import Request
 
 if TYPE_CHECKING:
@@ -31,9 +32,13 @@ class Clustering:
 
     It forms behind the back of the pool, whose readiness does not wait for it: the first node starts it, and the
     others join what is there. Two nodes never start one each, so no node is asked to while another may be joining.
+
+    Attributes:
+        spreading: what brings large blobs to its nodes.
     """
 
     def __init__(self, pool: str, seed: bytes) -> None:
+        self.spreading = Spreading()
         self._pool = pool
         self._seed = seed
         self._authority: Authority | None = None
@@ -49,6 +54,10 @@ class Clustering:
 
     def add(self, node: "Node") -> None:
         """A node is up: it is to join."""
+        self.spreading.add(node)
+        self._await(node)
+
+    def _await(self, node: "Node") -> None:
         self._waiting.append(node)
         self._invite()
 
@@ -64,6 +73,7 @@ class Clustering:
             return Authority(self._pool, self._seed)
 
         self._authority = await asyncio.to_thread(make)
+        self.spreading.trust(self._authority)
         self._invite()
 
     def _invite(self) -> None:
@@ -78,8 +88,11 @@ class Clustering:
             mine = self._authority.issue(f"node {node.instance.id}")
             node.tell(Join(self._pool, node.instance.address, seeds, mine.cert, mine.key, mine.ca))
 
-    def heard(self, node: "Node", event: Clustered) -> None:
-        """A node says whether it is in the cluster."""
+    def heard(self, node: "Node", event: Clustered | Peered | Fetched) -> None:
+        """A node says whether it is in the cluster, or has to do with blobs there."""
+        if not isinstance(event, Clustered):
+            self.spreading.heard(node, event)
+            return
         was_joining = node in self._joining
         self._joining.discard(node)
         self._members.pop(node, None)
@@ -94,10 +107,11 @@ class Clustering:
 
     def _try_again(self, node: "Node") -> None:
         if node.phase == "ready" and node not in self._members:
-            self.add(node)
+            self._await(node)
 
     def remove(self, node: "Node") -> None:
         """A node is gone."""
+        self.spreading.remove(node)
         self._joining.discard(node)
         self._members.pop(node, None)
         if node in self._waiting:
@@ -111,6 +125,7 @@ class Clustering:
 
     async def leave(self, node: "Node") -> None:
         """Let a node hand over what it keeps, before it goes."""
+        self.spreading.remove(node)
         if node in self._members and len(self._members) > 1:
             node.tell(Leave())
             try:
@@ -176,6 +191,7 @@ class Clustering:
     async def close(self) -> None:
         """Let go of it. Twice does no harm."""
         self._closed = True
+        self.spreading.close()
         self._changed.set()
         for task in tuple(self._background):
             task.cancel()

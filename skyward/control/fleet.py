@@ -11,7 +11,7 @@ from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
-from skyward.wire.messages import Clustered, Event, Reported, Topology
+from skyward.wire.messages import Clustered, Event, Fetched, Peered, Reported, Topology
 
 if TYPE_CHECKING:
     from skyward.provider import Instance
@@ -160,7 +160,7 @@ class Fleet:
     def _on_event(self, node: Node, event: Event) -> None:
         if isinstance(event, Reported):
             self._reported(node, event)
-        elif not isinstance(event, Clustered):
+        elif not isinstance(event, Clustered | Peered | Fetched):
             self._heard(node, event)
         elif self.clustering is not None:
             self.clustering.heard(node, event)

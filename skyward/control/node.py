@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from skyward.bootstrap import PhaseEvent, Plan
 from skyward.control.work import Work
@@ -32,6 +33,9 @@ from skyward.wire.messages import (
     Submit,
 )
 from skyward.wire.payload import blobs_of
+
+if TYPE_CHECKING:
+    from skyward.control.spreading import Spreading
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
 
@@ -59,6 +63,9 @@ class Node:
 
     Attributes:
         standing: how another process can enter its worker; None where it cannot.
+        received: bytes of blobs that were brought to it.
+        sent: those of them that were sent from here.
+        spreading: what brings large blobs to it; None where all of them are sent from here.
     """
 
     def __init__(
@@ -76,7 +83,8 @@ class Node:
         self.instance = instance
         self.address = ""
         self.phase = "requested"
-        self.received = 0
+        self.received = self.sent = 0
+        self.spreading: Spreading | None = None
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing
@@ -84,7 +92,7 @@ class Node:
         self._token = derive(self._purpose)
         self._codes: set[bytes] = set()
         self._holdings = Holdings(BLOB_BUDGET)
-        self._arriving: dict[bytes, asyncio.Future[memoryview]] = {}
+        self._arriving: dict[bytes, asyncio.Future[Any]] = {}
         self._unsent: dict[int, asyncio.Future[bool]] = {}
         self._worker: WorkerProcess | None = None
         self._channel: Channel | None = None
@@ -162,6 +170,11 @@ class Node:
     def holds(self, key: bytes) -> bool:
         """Whether a blob is, or is about to be, on the node."""
         return key in self._holdings
+
+    @property
+    def held(self) -> frozenset[bytes]:
+        """The blobs that are on the node for sure."""
+        return frozenset(self._holdings) - self._arriving.keys()
 
     async def reach(self, address: str) -> str:
         """Where to connect here to reach an address of its machine."""
@@ -243,9 +256,11 @@ class Node:
         try:
             for key, view in missing.items():
                 self.received += view.nbytes
-                self._arriving[key] = asyncio.wrap_future(self._bulk.put(key, view))
+                self._arriving[key] = self._bring(key, view)
                 self._arriving[key].add_done_callback(partial(self._arrived, key))
             if dropped:
+                if self.spreading is not None:
+                    self.spreading.dropped(self, dropped)
                 self.tell(Drop(dropped))
             waiting = [self._arriving[key] for key in blobs if key in self._arriving]
             if waiting:
@@ -254,7 +269,23 @@ class Node:
         finally:
             self._holdings.release(blobs)
 
-    def _arrived(self, key: bytes, done: "asyncio.Future[memoryview]") -> None:
+    def _bring(self, key: bytes, view: memoryview) -> asyncio.Future[Any]:
+        if self.spreading is not None and (coming := self.spreading.bring(self, key, view)) is not None:
+            return coming
+        return self.put(key, view)
+
+    def put(self, key: bytes, view: memoryview) -> asyncio.Future[memoryview]:
+        """Send a blob from here.
+
+        Raises:
+            ConnectionError: the node is not connected.
+        """
+        if self._bulk is None:
+            raise ConnectionError("the node is not connected")
+        self.sent += view.nbytes
+        return asyncio.wrap_future(self._bulk.put(key, view))
+
+    def _arrived(self, key: bytes, done: asyncio.Future[Any]) -> None:
         self._arriving.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             self._holdings.forget(key)

@@ -16,7 +16,8 @@ class NodeView:
         state: where it is; "stopping" from when it takes no part any more until its machine is gone.
         phase: what it is doing while it waits.
         slots, busy: how many tasks it runs at once, and how many it has.
-        received: bytes of blobs sent to it.
+        received: bytes of blobs that it got.
+        sent: those of them that came from here; the others came from other nodes.
         group: of which it is.
         hourly_price: of its machine, USD.
         age: seconds since its machine was asked for.
@@ -32,6 +33,7 @@ class NodeView:
     group: str = ""
     hourly_price: float = 0.0
     age: float = 0.0
+    sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def view(
                 slots=plane.groups[machine.group].slots,
                 busy=plane.tasks.busy(machine.rank) if machine.id in seated else 0,
                 received=0 if node is None else node.received,
+                sent=0 if node is None else node.sent,
                 group=machine.group,
                 hourly_price=machine.place.hourly_price if machine.place is not None else 0.0,
                 age=now - machine.asked[0] if machine.asked else 0.0,

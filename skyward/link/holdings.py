@@ -18,6 +18,9 @@ class Holdings:
     def __contains__(self, key: bytes) -> bool:
         return key in self._sizes
 
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(tuple(self._sizes))
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-__all__ = ["GET", "MISSING", "OK", "PUT", "Request", "read_exactly", "read_into", "read_to_file", "send_file"]
+__all__ = ["GET", "MISSING", "OK", "PUT", "Request", "read_exactly", "read_into", "send_file"]
 
 PUT, GET = b"P", b"G"
 OK, MISSING = b"+", b"-"
@@ -17,7 +17,6 @@ OK, MISSING = b"+", b"-"
 _HEADER = struct.Struct("!32s1s32sQ")
 SIZE = struct.Struct("!Q")
 _CHUNK = 8 * 1024 * 1024
-_BUFFER = 1024 * 1024
 
 
 class Request:
@@ -66,23 +65,6 @@ def read_into(connection: socket.socket, view: memoryview) -> None:
         if count == 0:
             raise EOFError("the connection ended in the middle of a blob")
         done += count
-
-
-def read_to_file(connection: socket.socket, fd: int, size: int) -> None:
-    """Append the next `size` bytes to a file. Faster than reading into a mapping of it: no page is faulted in.
-
-    Raises:
-        EOFError: the connection ended before.
-    """
-    buffer = memoryview(bytearray(min(size, _BUFFER)))
-    while size:
-        count = connection.recv_into(buffer[: min(size, _BUFFER)])
-        if count == 0:
-            raise EOFError("the connection ended in the middle of a blob")
-        size -= count
-        written = 0
-        while written < count:
-            written += os.write(fd, buffer[written:count])
 
 
 def send_file(connection: socket.socket, fd: int, size: int) -> None:

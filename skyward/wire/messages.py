@@ -29,6 +29,8 @@ __all__ = [
     "Event",
     "Exchange",
     "Feed",
+    "Fetch",
+    "Fetched",
     "Finished",
     "Join",
     "Known",
@@ -36,6 +38,8 @@ __all__ = [
     "Need",
     "Output",
     "Payload",
+    "Peered",
+    "Peering",
     "Report",
     "Reported",
     "Shutdown",
@@ -170,6 +174,32 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class Peering:
+    """Open a port at `host` at which other nodes of the pool get blobs; the rest proves who belongs to it, as PEM."""
+
+    host: str
+    cert: bytes
+    key: bytes = field(repr=False)
+    ca: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Get a blob from another node, instead of from where it was to come before.
+
+    Attributes:
+        source: `host:port` of the other node's port for it.
+        attempt: number of the attempt; the answer has it too.
+        near: whether the other node is on the same machine, so that its memory can be shared.
+    """
+
+    blob: Blob
+    source: str
+    attempt: int
+    near: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Say what there is, to a client that did not send it: `Reported` is the answer."""
 
@@ -179,7 +209,9 @@ class Shutdown:
     """End the worker process. What runs is interrupted."""
 
 
-type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Shutdown
+type Command = (
+    Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +279,26 @@ class Clustered:
 
 
 @dataclass(frozen=True, slots=True)
+class Peered:
+    """The node gives blobs to others at `address`; or, where that is "", it cannot: `why`."""
+
+    address: str
+    why: str = ""
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A `Fetch` has ended: the node has the blob, or `why` it has not. `reached`: whether its source answered."""
+
+    key: bytes
+    attempt: int
+    why: str = ""
+    reached: bool = True
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """A task that a node has, or whose end it has not been able to tell.
 
@@ -272,7 +324,7 @@ class Reported:
     task: int = 0
 
 
-type Event = Started | Output | Display | Yielded | Need | Finished | Clustered | Reported
+type Event = Started | Output | Display | Yielded | Need | Finished | Clustered | Reported | Peered | Fetched
 
 
 @dataclass(frozen=True)
@@ -281,7 +333,10 @@ class Commands:
 
     token: bytes
     first: int
-    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Shutdown, ...]
+    items: tuple[
+        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown,
+        ...,
+    ]
 
 
 @dataclass(frozen=True)
@@ -289,7 +344,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Need | Finished | Clustered | Reported, ...]
+    events: tuple[Started | Output | Display | Yielded | Need | Finished | Clustered | Reported | Peered | Fetched, ...]
     received: int
 
 
@@ -308,4 +363,7 @@ class Exchange(Askable[Batch]):
     acknowledged: int = 0
     again: bool = False
     first: int = 0
-    items: tuple[Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Shutdown, ...] = ()
+    items: tuple[
+        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown,
+        ...,
+    ] = ()

@@ -71,7 +71,7 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
     """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
     receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
     agent.beat()
-    bulk = BulkServer(settings.host, settings.token, agent.store)
+    bulk = BulkServer(settings.host, settings.token, agent.store, agent.arrivals)
     cluster = Cluster(bind=f"{settings.host}:{settings.port}")
     async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:
         hello = {

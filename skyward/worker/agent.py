@@ -27,12 +27,14 @@ from skyward.wire.messages import (
     Event,
     Exchange,
     Feed,
+    Fetch,
     Finished,
     Join,
     Known,
     Leave,
     Need,
     Output,
+    Peering,
     Report,
     Reported,
     Shutdown,
@@ -40,6 +42,7 @@ from skyward.wire.messages import (
     Submit,
     Topology,
 )
+from skyward.worker.arrivals import Arrivals
 from skyward.worker.blobs import BlobStore
 from skyward.worker.cluster import Membership
 from skyward.worker.execute import Functions, input_streams
@@ -47,6 +50,7 @@ from skyward.worker.executor import Executor
 from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
 from skyward.worker.outbox import Outbox
+from skyward.worker.peers import Peers
 from skyward.worker.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
@@ -93,6 +97,7 @@ class Agent:
         self, loop: asyncio.AbstractEventLoop, token: bytes, node: int, slots: int, *, processes: bool
     ) -> None:
         self.store = BlobStore()
+        self.arrivals = Arrivals(self.store)
         self._loop = loop
         self._token = token
         self._node = node
@@ -104,6 +109,7 @@ class Agent:
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
         self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
+        self._peers = Peers(self.arrivals, lambda event: self._outbox.put(event, urgent=True, wait=False))
         self.drain: Callable[[], None] = lambda: None
         self._executor = Executor(self._started, self._settle, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
@@ -244,6 +250,8 @@ class Agent:
                 self._info = info
             case Join() | Leave():
                 self.cluster.obey(command)
+            case Peering() | Fetch():
+                self._peers.obey(command)
             case Report():
                 self._report()
             case Shutdown():

@@ -191,6 +191,10 @@ class Machine:
         """Put it back."""
         _run("ip", "link", "set", self._link, "up")
 
+    def isolate(self) -> None:
+        """Let it reach the client, and no other machine, nor they it."""
+        _run("bridge", "link", "set", "dev", self._link, "isolated", "on")
+
     def freeze(self) -> None:
         """Stop every process in it."""
         self._signal(signal.SIGSTOP)
@@ -263,6 +267,10 @@ class Network:
         self.machines.append(machine)
         machine.boot()
         return machine
+
+    def slow_down(self, rate: str) -> None:
+        """Let this host send so much at most, such as "80mbit", to all machines together; they, to each other, more."""
+        _run("tc", "qdisc", "replace", "dev", self.name, "root", "tbf", "rate", rate, "burst", "256kb", "latency", "1s")
 
     def known_hosts(self, *machines: Machine) -> Path:
         """A file that has the host keys of those machines, by their addresses."""

@@ -53,6 +53,7 @@ class Node(RuleBasedStateMachine):
     @invariant()
     def the_book_is_right(self) -> None:
         assert [key for key in SIZES if key in self.holdings] == sorted(self.held)
+        assert sorted(self.holdings) == sorted(self.held)
         assert self.holdings.nbytes == sum(SIZES[key] for key in self.held)
 
     def teardown(self) -> None:

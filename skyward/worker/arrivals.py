@@ -1,0 +1,165 @@
+"""Blobs on their way in, which others can read as far as they have come.
+
+A blob that stops coming is kept for a while: what comes next, from wherever, goes on where it stopped, and those who
+read it notice nothing.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from skyward.worker.blobs import BlobStore, StoredBlob
+
+__all__ = ["Arrival", "Arrivals", "Source"]
+
+KEEP = 60.0
+"""Seconds that part of a blob is kept while none of the rest comes."""
+
+
+class Arrival:
+    """A blob that is written from its front on.
+
+    Attributes:
+        reached: bytes from the front that are there.
+        gone: whether it is given up.
+    """
+
+    def __init__(self, fd: int, size: int, changed: threading.Condition) -> None:
+        self.fd = fd
+        self.size = size
+        self.reached = 0
+        self.gone = False
+        self.writers = 0
+        self._changed = changed
+
+    def write(self, data: memoryview, at: int) -> None:
+        """Write what follows the first `at` bytes, all of which are there."""
+        while data:
+            written = os.pwrite(self.fd, data, at)
+            at, data = at + written, data[written:]
+        with self._changed:
+            if at > self.reached:
+                self.reached = at
+                self._changed.notify_all()
+
+
+class Source:
+    """A blob as another reads it, behind a descriptor of its own."""
+
+    def __init__(self, fd: int, size: int, arrival: Arrival | None, changed: threading.Condition) -> None:
+        self.fd = fd
+        self.size = size
+        self._arrival = arrival
+        self._changed = changed
+
+    def reached(self, beyond: int, within: float) -> int:
+        """Bytes from the front that are there; waits so many seconds at most until there are more than `beyond`.
+
+        Raises:
+            EOFError: there will be no more.
+        """
+        arrival = self._arrival
+        if arrival is None:
+            return self.size
+        with self._changed:
+            self._changed.wait_for(lambda: arrival.reached > beyond or arrival.gone, within)
+            if arrival.gone and arrival.reached <= beyond:
+                raise EOFError("the rest of the blob does not come")
+            return arrival.reached
+
+
+class Arrivals:
+    """The blobs that come to a node, each whole before it is in `store`. Used from every thread of the worker."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._changed = threading.Condition()
+        self._coming: dict[bytes, Arrival] = {}
+
+    @contextmanager
+    def writing(self, key: bytes, size: int) -> Iterator[Arrival]:
+        """A blob to write, from anywhere up to where it has come to. After that it is in the store, if it is whole."""
+        with self._changed:
+            arrival = self._coming.get(key)
+            if arrival is None or arrival.size != size:
+                fd = self._store.reserve(size).fd
+                arrival = self._coming[key] = Arrival(fd, size, self._changed)
+                self._changed.notify_all()
+            arrival.writers += 1
+        try:
+            yield arrival
+            with self._changed:
+                if arrival.reached == size and self._coming.get(key) is arrival:
+                    self._store.publish(key, StoredBlob(os.dup(arrival.fd), size))
+                    del self._coming[key]
+        finally:
+            self._leave(key, arrival)
+
+    def _leave(self, key: bytes, arrival: Arrival) -> None:
+        """Close what nobody writes to any more; keep it for a while where more may come."""
+        with self._changed:
+            arrival.writers -= 1
+            if arrival.writers:
+                return
+            if self._coming.get(key) is not arrival:
+                os.close(arrival.fd)
+                return
+        again = threading.Timer(KEEP, self._give_up, (key, arrival, arrival.reached))
+        again.daemon = True
+        again.start()
+
+    def _give_up(self, key: bytes, arrival: Arrival, reached: int) -> None:
+        with self._changed:
+            if self._coming.get(key) is arrival and not arrival.writers and arrival.reached == reached:
+                self._forget(key, arrival)
+
+    def _forget(self, key: bytes, arrival: Arrival) -> None:
+        del self._coming[key]
+        arrival.gone = True
+        self._changed.notify_all()
+        if not arrival.writers:
+            os.close(arrival.fd)
+
+    def spoil(self, key: bytes, arrival: Arrival) -> None:
+        """What has come of a blob is not what it should be: begin anew."""
+        with self._changed:
+            if self._coming.get(key) is arrival:
+                self._forget(key, arrival)
+
+    def adopt(self, key: bytes, fd: int, size: int) -> None:
+        """Take over a blob that is whole, with its descriptor."""
+        with self._changed:
+            self._store.publish(key, StoredBlob(fd, size))
+            if (arrival := self._coming.get(key)) is not None:
+                self._forget(key, arrival)
+            self._changed.notify_all()
+
+    def has(self, key: bytes) -> bool:
+        """Whether a blob is there as a whole."""
+        try:
+            self._store.get(key)
+        except KeyError:
+            return False
+        return True
+
+    @contextmanager
+    def reading(self, key: bytes, within: float) -> Iterator[Source | None]:
+        """A blob to read, also one that is still coming; None where it has not begun to within so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: key in self._coming or self.has(key), within)
+            source = self._source(key)
+        try:
+            yield source
+        finally:
+            if source is not None:
+                os.close(source.fd)
+
+    def _source(self, key: bytes) -> Source | None:
+        if (arrival := self._coming.get(key)) is not None:
+            return Source(os.dup(arrival.fd), arrival.size, arrival, self._changed)
+        try:
+            blob = self._store.open(key)
+        except KeyError:
+            return None
+        return Source(blob.fd, blob.size, None, self._changed)

@@ -1,0 +1,212 @@
+"""What a node has from the other nodes of its pool, and gives to them: blobs, so that the client sends each once."""
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blake3 import blake3
+
+from skyward.wire.bulk import read_exactly, read_into
+from skyward.wire.messages import Blob, Fetch, Fetched, Peered, Peering
+from skyward.wire.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts
+from skyward.wire.trust import Credentials
+from skyward.worker.arrivals import Arrival, Arrivals, Source
+from skyward.worker.blobs import map_private
+from skyward.worker.brisk import brisk
+
+__all__ = ["Getting", "Peers", "share", "stream"]
+
+CONNECT_WITHIN = 3.0
+SILENCE = 10.0
+"""Seconds without a frame after which the other node counts as gone. It sends one each `BEAT`."""
+
+STARVED = 300.0
+"""Seconds of empty frames after which there is something wrong with where the other node has it from."""
+
+
+class Peers:
+    """Gives blobs to other nodes, and gets them, a thread for each.
+
+    Args:
+        tell: takes what the client is to hear.
+    """
+
+    def __init__(self, arrivals: Arrivals, tell: Callable[[Peered | Fetched], None]) -> None:
+        self._arrivals = arrivals
+        self._tell = tell
+        self._address = ""
+        self._asking: ssl.SSLContext | None = None
+        self._attempts: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    def obey(self, command: Peering | Fetch) -> None:
+        """Begin to give, or get one. Told to give again, as by another client of the pool, it says where it does."""
+        match command:
+            case Peering():
+                try:
+                    self._address = self._address or self._open(command)
+                    self._tell(Peered(self._address))
+                except OSError as error:  # of TLS, too
+                    self._tell(Peered("", str(error)))
+            case Fetch():
+                with self._lock:
+                    self._attempts[command.blob.key] = command.attempt
+                threading.Thread(target=self._fetch, args=(command,), name="skyward-peer-in", daemon=True).start()
+
+    # Giving.
+
+    def _open(self, peering: Peering) -> str:
+        """Listen; where."""
+        giving, self._asking = contexts(Credentials(peering.cert, peering.key, peering.ca))
+        try:
+            listener = socket.create_server((peering.host, 0))
+        except OSError:  # an address that is not of this machine: others reach it through what is in between
+            listener = socket.create_server(("0.0.0.0", 0))
+        threading.Thread(target=self._accept, args=(listener, giving), name="skyward-peers", daemon=True).start()
+        return f"{peering.host}:{listener.getsockname()[1]}"
+
+    def _accept(self, listener: socket.socket, giving: ssl.SSLContext) -> None:
+        while True:
+            try:
+                plain, _ = listener.accept()
+            except OSError:  # no descriptor is free; one may be, a little later
+                time.sleep(BEAT)
+                continue
+            threading.Thread(target=self._give, args=(plain, giving), name="skyward-peer-out", daemon=True).start()
+
+    def _give(self, plain: socket.socket, giving: ssl.SSLContext) -> None:
+        with contextlib.suppress(OSError, EOFError), plain:
+            plain.settimeout(CONNECT_WITHIN)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with giving.wrap_socket(plain, server_side=True) as connection:
+                verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
+                connection.settimeout(SILENCE)
+                while True:
+                    with self._arrivals.reading(key, BEAT) as source:
+                        if source is not None:
+                            (share if verb == SHARE else stream)(connection, source, offset)
+                            return
+                    connection.sendall(LENGTH.pack(0))
+
+    # Getting.
+
+    def _fetch(self, fetch: Fetch) -> None:
+        key, attempt = fetch.blob.key, fetch.attempt
+        getting = Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
+        why = ""
+        try:
+            if not self._arrivals.has(key):
+                getting.get(self._connect(fetch.source), near=fetch.near)
+        except (OSError, EOFError) as error:
+            why = f"{fetch.source}: {error or type(error).__name__}"
+        with self._lock:
+            if self._attempts.get(key) == attempt:
+                del self._attempts[key]
+        self._tell(Fetched(key, attempt, why, reached=not why or getting.reached))
+
+    def _connect(self, source: str) -> ssl.SSLSocket:
+        if self._asking is None:
+            raise ConnectionError("this node has no certificate")
+        host, _, port = source.rpartition(":")
+        plain = socket.create_connection((host, int(port)), timeout=CONNECT_WITHIN)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._asking.wrap_socket(plain)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
+    """Say where it is, once it is whole; it stays there until the other end has opened it."""
+    while source.reached(source.size - 1, BEAT) < source.size:
+        connection.sendall(LENGTH.pack(0))
+    path = f"/proc/{os.getpid()}/fd/{source.fd}".encode()
+    connection.sendall(LENGTH.pack(len(path)) + path)
+    connection.recv(1)
+
+
+def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
+    """Send what there is, and what comes."""
+    buffer = memoryview(bytearray(min(FRAME, source.size)))
+    with brisk():
+        while offset < source.size:
+            ready = source.reached(offset, BEAT) - offset
+            if ready <= 0:
+                connection.sendall(LENGTH.pack(0))
+                continue
+            count = os.preadv(source.fd, [buffer[: min(ready, FRAME)]], offset)
+            connection.sendall(LENGTH.pack(count))
+            connection.sendall(buffer[:count])
+            offset += count
+
+
+@dataclass(slots=True)
+class Getting:
+    """One attempt to get a blob; `superseded` says whether there is a later one. `reached`: the other node answers."""
+
+    arrivals: Arrivals
+    blob: Blob
+    superseded: Callable[[], bool]
+    reached: bool = False
+
+    def get(self, connection: ssl.SSLSocket, *, near: bool) -> None:
+        """Get it.
+
+        Raises:
+            EOFError, OSError: it does not come, or is not what it should be.
+        """
+        with connection:
+            connection.settimeout(SILENCE)
+            if near:
+                self._adopt(connection)
+                return
+            with self.arrivals.writing(self.blob.key, self.blob.size) as arrival, brisk():
+                offset = arrival.reached
+                connection.sendall(REQUEST.pack(STREAM, self.blob.key, offset))
+                self._receive(connection, arrival, offset)
+                self._verify(arrival)
+
+    def _adopt(self, connection: ssl.SSLSocket) -> None:
+        connection.sendall(REQUEST.pack(SHARE, self.blob.key, 0))
+        path = read_exactly(connection, self._length(connection))
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if os.fstat(fd).st_size != self.blob.size:
+            os.close(fd)
+            raise EOFError("what is there is not the blob")
+        self.arrivals.adopt(self.blob.key, fd, self.blob.size)
+
+    def _receive(self, connection: ssl.SSLSocket, arrival: Arrival, at: int) -> None:
+        buffer = memoryview(bytearray(min(FRAME, self.blob.size)))
+        while at < self.blob.size:
+            count = self._length(connection)
+            if count > min(FRAME, self.blob.size - at):
+                raise EOFError("more comes than there is")
+            read_into(connection, buffer[:count])
+            arrival.write(buffer[:count], at)
+            at += count
+
+    def _length(self, connection: ssl.SSLSocket) -> int:
+        """Of the next frame with something in it."""
+        since = time.monotonic()
+        while True:
+            (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
+            self.reached = True
+            if self.superseded():
+                raise EOFError("it comes from elsewhere now")
+            if length:
+                return int(length)
+            if time.monotonic() - since > STARVED:
+                raise EOFError(f"nothing came for {STARVED:.0f} s")
+
+    def _verify(self, arrival: Arrival) -> None:
+        with map_private(arrival.fd, arrival.size) as view:
+            same = blake3(view, max_threads=blake3.AUTO).digest() == self.blob.key
+        if not same:
+            self.arrivals.spoil(self.blob.key, arrival)
+            raise EOFError("what came is not the blob")

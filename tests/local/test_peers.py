@@ -1,0 +1,170 @@
+"""Between two nodes: only those of the pool are heard, and only what is the blob is kept."""
+
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from blake3 import blake3
+
+import skyward as sky
+from skyward.wire.messages import Blob
+from skyward.wire.peers import LENGTH, REQUEST, STREAM, contexts
+from skyward.wire.trust import Authority
+from skyward.worker.arrivals import Arrivals
+from skyward.worker.blobs import BlobStore
+from skyward.worker.peers import Getting, stream
+from tests.local import tasks
+
+pytestmark = pytest.mark.local
+
+DATA = os.urandom(3_000_000)
+BLOB = Blob(blake3(DATA).digest(), len(DATA))
+
+
+@contextmanager
+def another_node(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[ssl.SSLSocket]:
+    """A connection to a node of the same pool that does `serve`."""
+    authority = Authority("pool", bytes(32))
+    giving, _ = contexts(authority.issue("giver"))
+    _, asking = contexts(authority.issue("asker"))
+    here, there = socket.socketpair()
+    for end in (here, there):
+        end.settimeout(20)
+
+    def run() -> None:
+        with suppress(OSError, EOFError), there, giving.wrap_socket(there, server_side=True) as connection:
+            serve(connection)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        with here, asking.wrap_socket(here) as connection:
+            yield connection
+    finally:
+        thread.join(20)
+
+
+def says(*frames: bytes) -> Callable[[ssl.SSLSocket], None]:
+    """Answers with these frames, whatever it is asked for, and ends."""
+
+    def serve(connection: ssl.SSLSocket) -> None:
+        verb, key, _ = REQUEST.unpack(connection.recv(REQUEST.size))
+        assert (verb, key) == (STREAM, BLOB.key)
+        for frame in frames:
+            connection.sendall(LENGTH.pack(len(frame)) + frame)
+
+    return serve
+
+
+@pytest.fixture
+def arrivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[Arrivals]:
+    monkeypatch.setattr("skyward.worker.arrivals.KEEP", 0.0)
+    store = BlobStore()
+    yield Arrivals(store)
+    store.drop([BLOB.key])
+
+
+def get(arrivals: Arrivals, serve: Callable[[ssl.SSLSocket], None], superseded: bool = False) -> None:
+    with another_node(serve) as connection:
+        Getting(arrivals, BLOB, lambda: superseded).get(connection, near=False)
+
+
+def test_a_blob_comes_in_frames_however_long_they_are(arrivals: Arrivals) -> None:
+    get(arrivals, says(b"", DATA[:1], b"", DATA[1:1_000_000], DATA[1_000_000:2_000_000], DATA[2_000_000:]))
+    assert arrivals.has(BLOB.key)
+
+
+def test_what_is_not_the_blob_is_not_kept(arrivals: Arrivals) -> None:
+    other = bytes(1_000_000)
+    with pytest.raises(EOFError, match="what came is not the blob"):
+        get(arrivals, says(other, other, other))
+    assert not arrivals.has(BLOB.key)
+
+
+@pytest.mark.parametrize("frames", [(DATA[:1_000_000],), (b"",), ()])
+def test_a_blob_that_ends_too_soon_is_not_kept(arrivals: Arrivals, frames: tuple[bytes, ...]) -> None:
+    with pytest.raises(EOFError):
+        get(arrivals, says(*frames))
+    assert not arrivals.has(BLOB.key)
+
+
+def test_a_frame_that_is_too_long_is_refused(arrivals: Arrivals) -> None:
+    with pytest.raises(EOFError, match="more comes than there is"):
+        get(arrivals, says(bytes(1024 * 1024 + 1)))
+
+
+def test_an_attempt_ends_when_there_is_a_later_one(arrivals: Arrivals) -> None:
+    with pytest.raises(EOFError, match="elsewhere"):
+        get(arrivals, says(b"", b"", b""), superseded=True)
+
+
+def test_a_node_starves_no_longer_than_it_should(arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyward.worker.peers.STARVED", 0.0)
+    with pytest.raises(EOFError, match="nothing came"):
+        get(arrivals, says(b"", b"", b""))
+
+
+def test_a_blob_passes_through(arrivals: Arrivals) -> None:
+    """What one gives is what another gets."""
+    far = Arrivals(BlobStore())
+
+    def serve(connection: ssl.SSLSocket) -> None:
+        _, key, offset = REQUEST.unpack(connection.recv(REQUEST.size))
+        with far.reading(key, 5) as source:
+            assert source is not None
+            stream(connection, source, offset)
+
+    with far.writing(BLOB.key, BLOB.size) as arrival:
+        arrival.write(memoryview(DATA), 0)
+        get(arrivals, serve)
+    assert arrivals.has(BLOB.key)
+
+
+# At the ports of a pool's nodes.
+
+
+def ports_of(process: int) -> list[tuple[str, int]]:
+    found = psutil.Process(process).net_connections(kind="tcp")
+    return [(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN]
+
+
+def hears(address: tuple[str, int], shown: ssl.SSLContext) -> bytes | None:
+    """What a port answers to a request for a blob; None where it does not speak TLS."""
+    with socket.create_connection(address, timeout=20) as plain:
+        try:
+            connection = shown.wrap_socket(plain)
+        except (OSError, EOFError):
+            return None
+        with connection:
+            try:
+                connection.sendall(REQUEST.pack(STREAM, BLOB.key, 0))
+                return connection.recv(1)
+            except OSError:
+                return b""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs the addresses of Linux")
+def test_a_stranger_is_not_answered() -> None:
+    """With no certificate, or one of another pool: refused before its request is read. (A node answers each second.)"""
+    nobody = ssl.create_default_context()
+    nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
+    _, other = contexts(Authority("another", bytes(32)).issue("stranger"))
+    other.verify_mode = ssl.CERT_NONE  # it would be talked to by anybody
+
+    @sky.function
+    def in_cluster() -> int:
+        return sky.counter("in").increment()
+
+    with sky.Compute(nodes=1) as pool:
+        in_cluster() >> pool
+        ports = ports_of(tasks.pid() >> pool)
+        for stranger in (nobody, other):
+            answers = [hears(port, stranger) for port in ports]
+            assert answers.count(b"") == 2, "that of the cluster, and that of blobs"
+            assert answers.count(None) == len(ports) - 2
