@@ -213,6 +213,7 @@ async def _accept(
         while True:
             connection, _ = await loop.sock_accept(listening)
             connection.setblocking(True)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep(_carry(connection, command))
 
 
