@@ -21,7 +21,7 @@ _KNOWN = ("docker", "podman")
 _WITHIN = 60.0
 """Seconds that a command has, unless more are given."""
 
-_NOISE = ("See '", "Run '", "WARNING:", "Usage:")
+_NOISE = ("See '", "Run '", "WARNING:", "Usage:", "exit status")
 _PREFIXES = ("docker: ", "Error response from daemon: ", "Error: ")
 
 

@@ -1,0 +1,69 @@
+"""Nobody pays for a client that is gone: a container ends and removes itself."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skyward.provider import Cluster, InstanceType, Offer
+from skyward.specs import Spec
+from skyward_providers import container
+from tests.containers.conftest import Wait, containers
+from tests.containers.engine import IMAGE, MOUNTS, Engine
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
+
+ROOT = str(Path(__file__).parents[2])
+
+CLIENT = """
+import sys, time
+import skyward as sky
+
+@sky.function
+def work(seconds):
+    import time
+    time.sleep(seconds)
+
+pool = sky.Compute(name="orphan", provider=sky.Container(host={host!r}, image={image!r}, options={options!r},
+    python={python!r}, grace=1), nodes=1, ttl=0).open()
+run = pool.start(work(5))
+while run.state == "queued":
+    time.sleep(0.01)
+print("up", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_container_removes_itself_when_its_client_was_killed(engine: Engine, wait_for: Wait) -> None:
+    """After the lease of 31 s: the grace of 1 s and 30 s more. What had connected us goes at once."""
+    script = CLIENT.format(host=engine.host, image=IMAGE, options=MOUNTS, python=sys.executable)
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "up\n"
+        (name,) = engine.containers("--filter", "label=skyward-pool=orphan")
+        client.kill()
+    wait_for(lambda: not engine.entering(name), "the `docker exec` of the client to end")
+    assert name in engine.containers()
+    assert "skyward.worker" in engine.docker("top", name)
+    wait_for(lambda: name not in engine.containers(), "the container to remove itself")
+    engine.docker("network", "rm", "skyward-orphan")
+
+
+def test_a_container_that_nobody_ever_enters_removes_itself(
+    engine: Engine, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that was killed between the start of a container and the first look into it."""
+    monkeypatch.setattr(container, "_FIRST_PROCESS", container._FIRST_PROCESS.replace("patience=60", "patience=2"))
+    cluster = Cluster("c", "unheard", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard"})
+    asyncio.run(containers(engine).create_provider().provision(cluster, 2))
+    wait_for(
+        lambda: not engine.containers("--filter", "label=skyward-pool=unheard"), "the containers to remove themselves"
+    )
+    engine.docker("network", "rm", "skyward-unheard")
+
+
+OFFER = Offer("container", InstanceType("here", 1, 1))
