@@ -292,7 +292,7 @@ _NETWORK_AND_AGE = '{{.Name}} {{.Label "skyward-made"}}'
 
 def _tags(cluster: Cluster) -> Mapping[str, str]:
     """What the containers and the network of a pool are labelled with."""
-    return {"skyward-pool": cluster.pool, "skyward-cluster": cluster.id}
+    return {"skyward-pool": cluster.pool, **cluster.tags}
 
 
 def _labels(tags: Mapping[str, str]) -> Iterator[str]:
@@ -302,7 +302,7 @@ def _labels(tags: Mapping[str, str]) -> Iterator[str]:
 
 def _slug(pool: str) -> str:
     """The name of a pool, as the engine takes it in names."""
-    return re.sub(r"[^a-zA-Z0-9_.-]+", "-", pool)[:32].strip("-.") or "pool"
+    return re.sub(r"[^a-zA-Z0-9_.-]+", "-", pool)[-32:].strip("-.") or "pool"  # its end tells it from others
 
 
 def _refuse_what_is_not_there(spec: Spec, offer: Offer) -> None:

@@ -118,9 +118,14 @@ class Engine:
             raise RuntimeError(f"docker {' '.join(words)}: {done.stderr.decode().strip()}")
         return done.stdout.decode()
 
-    def containers(self, *filters: str) -> list[str]:
+    def containers(self) -> list[str]:
         """The names of its containers, ended ones too."""
-        return self.docker("ps", "--all", "--format", "{{.Names}}", *filters).split()
+        return self.docker("ps", "--all", "--format", "{{.Names}}").split()
+
+    def of(self, pool: str) -> list[str]:
+        """The containers that are labelled as those of a pool of that name."""
+        listed = self.docker("ps", "--all", "--format", '{{.Names}} {{.Label "skyward-pool"}}').splitlines()
+        return [name for name, _, label in (line.partition(" ") for line in listed) if label.startswith(f"{pool}-")]
 
     def networks(self) -> list[str]:
         """The networks that it did not come with."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import skyward as sky
 from skyward.provider import Cluster, InstanceType, Offer
 from skyward.specs import Spec
 from skyward_providers import container
@@ -44,13 +45,14 @@ def test_a_container_removes_itself_when_its_client_was_killed(engine: Engine, w
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "up\n"
-        (name,) = engine.containers("--filter", "label=skyward-pool=orphan")
+        (name,) = engine.of("orphan")
         client.kill()
     wait_for(lambda: not engine.entering(name), "the `docker exec` of the client to end")
     assert name in engine.containers()
-    assert "skyward.worker" in engine.docker("top", name)
+    assert "-m skyward.worker" in engine.docker("top", name, "-eo", "pid,args")
     wait_for(lambda: name not in engine.containers(), "the container to remove itself")
-    engine.docker("network", "rm", "skyward-orphan")
+    sky.reap()
+    assert not [network for network in engine.networks() if network.startswith("skyward-orphan-")]
 
 
 def test_a_container_that_nobody_ever_enters_removes_itself(
@@ -58,12 +60,10 @@ def test_a_container_that_nobody_ever_enters_removes_itself(
 ) -> None:
     """A client that was killed between the start of a container and the first look into it."""
     monkeypatch.setattr(container, "_FIRST_PROCESS", container._FIRST_PROCESS.replace("patience=60", "patience=2"))
-    cluster = Cluster("c", "unheard", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard"})
+    cluster = Cluster("c", "unheard-0", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard-0"})
     asyncio.run(containers(engine).create_provider().provision(cluster, 2))
-    wait_for(
-        lambda: not engine.containers("--filter", "label=skyward-pool=unheard"), "the containers to remove themselves"
-    )
-    engine.docker("network", "rm", "skyward-unheard")
+    wait_for(lambda: not engine.of("unheard"), "the containers to remove themselves")
+    engine.docker("network", "rm", "skyward-unheard-0")
 
 
 OFFER = Offer("container", InstanceType("here", 1, 1))

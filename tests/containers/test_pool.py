@@ -44,12 +44,8 @@ def peers() -> list[str]:
     return [peer.private_ip for peer in sky.instance_info().peers]
 
 
-def of_pool(engine: Engine, pool: sky.Compute) -> list[str]:
-    return engine.containers("--filter", f"label=skyward-pool={pool.name}")
-
-
 def test_functions_run_in_containers(pool: sky.Compute, shared_engine: Engine) -> None:
-    ids = [shared_engine.inspect(name)["Config"]["Hostname"] for name in of_pool(shared_engine, pool)]
+    ids = [shared_engine.inspect(name)["Config"]["Hostname"] for name in shared_engine.of(pool.name)]
     assert len(ids) == 2
     assert sorted(hostname() @ pool) == sorted(ids)
 
@@ -79,27 +75,29 @@ def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_engin
     found = peers() @ pool
     of_engine = [
         next(iter(shared_engine.inspect(name)["NetworkSettings"]["Networks"].values()))["IPAddress"]
-        for name in of_pool(shared_engine, pool)
+        for name in shared_engine.of(pool.name)
     ]
     assert found[0] == found[1]
     assert sorted(found[0]) == sorted(of_engine)
 
 
 def test_containers_have_limits_and_labels_and_no_ports(pool: sky.Compute, shared_engine: Engine) -> None:
-    for name in of_pool(shared_engine, pool):
+    for name in shared_engine.of(pool.name):
         words = shared_engine.inspect(name)
         assert words["HostConfig"]["NanoCpus"] == 1e9
         assert words["HostConfig"]["Memory"] == 1.5 * 2**30
         assert words["HostConfig"]["ShmSize"] == 0.75 * 2**30
         assert words["HostConfig"]["AutoRemove"]
-        assert list(words["NetworkSettings"]["Networks"]) == ["skyward-two"]
+        (network,) = words["NetworkSettings"]["Networks"]
+        assert network == f"skyward-{words['Config']['Labels']['skyward-pool']}"
+        assert words["Config"]["Labels"]["skyward-request"]
         assert not words["NetworkSettings"]["Ports"]
         assert name.startswith("skyward-two-")
 
 
 def test_no_secret_is_in_what_the_engine_shows(pool: sky.Compute, shared_engine: Engine) -> None:
     """Whoever may look at containers sees how they were started, and nothing that would open a worker."""
-    for name in of_pool(shared_engine, pool):
+    for name in shared_engine.of(pool.name):
         assert "TOKEN" not in str(shared_engine.inspect(name)).upper()
         assert "SKYWARD_TOKEN" not in shared_engine.docker("top", name, "-eo", "pid,args")
 
@@ -107,32 +105,36 @@ def test_no_secret_is_in_what_the_engine_shows(pool: sky.Compute, shared_engine:
 def test_a_closed_pool_leaves_nothing(engine: Engine) -> None:
     with sky.Compute(provider=containers(engine), nodes=1) as pool:
         assert hostname() >> pool
-        (name,) = of_pool(engine, pool)
+        (name,) = engine.of(pool.name)
         assert engine.entering(name)
         sky.counter("from here").increment(2)  # the client enters the cluster through the container
         assert sky.counter("from here").value == 2
-    assert not of_pool(engine, pool)
+    assert not engine.of(pool.name)
     assert not engine.entering(name)
+
+
+def networks(engine: Engine, pool: str) -> list[str]:
+    return [name for name in engine.networks() if name.startswith(f"skyward-{pool}-")]
 
 
 def test_pools_beside_each_other(engine: Engine) -> None:
     """Each has its own network, and closing one leaves the other as it is."""
     with sky.Compute(name="one", provider=containers(engine), nodes=1) as one:
         with sky.Compute(name="other", provider=containers(engine), nodes=1) as other:
-            (first,), (second,) = of_pool(engine, one), of_pool(engine, other)
-            assert {"skyward-one", "skyward-other"} <= set(engine.networks())
+            (first,), (second,) = engine.of(one.name), engine.of(other.name)
+            assert len(networks(engine, "one")) == len(networks(engine, "other")) == 1
             assert (hostname() >> one) != (hostname() >> other)
         assert second not in engine.containers()
-        assert "skyward-other" not in engine.networks()
+        assert not networks(engine, "other")
         assert hostname() >> one
-        assert of_pool(engine, one) == [first]
+        assert engine.of(one.name) == [first]
 
 
 def test_a_network_to_join(engine: Engine) -> None:
     engine.docker("network", "create", "of-somebody")
     try:
         with sky.Compute(provider=containers(engine, network="of-somebody"), nodes=1) as pool:
-            (name,) = of_pool(engine, pool)
+            (name,) = engine.of(pool.name)
             assert list(engine.inspect(name)["NetworkSettings"]["Networks"]) == ["of-somebody"]
             assert hostname() >> pool
         assert "of-somebody" in engine.networks()
