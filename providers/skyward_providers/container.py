@@ -39,6 +39,7 @@ _LEFT_BEHIND = 3600.0
 """Seconds after which a network without a container is nobody's. Who still wants it makes it again."""
 
 _FIRST_PROCESS = """
+trap 'exit 0' TERM
 quiet=0 patience=60
 while [ "$quiet" -lt "$patience" ]; do
   sleep 2
@@ -167,10 +168,13 @@ class _ContainerProvider:
 
     async def _sweep(self) -> None:
         """Remove networks that were left behind. The engine keeps those that a container is in."""
-        form = '{{.Name}} {{index .Labels "skyward-made"}}' if self._engine.podman else _NETWORK_AND_AGE
-        listed = await self._engine.call("network", "ls", "--filter", "label=skyward-made", "--format", form)
-        for name, _, made in (line.partition(" ") for line in listed.splitlines()):
-            if made.isdigit() and time.time() - int(made) > _LEFT_BEHIND:
+        listed = await self._engine.call(
+            "network", "ls", "--filter", "label=skyward-made", "--format", "{{.Name}} {{.Labels}}"
+        )
+        for line in listed.splitlines():
+            name, _, labels = line.partition(" ")
+            made = _MADE.search(labels)
+            if made is not None and time.time() - int(made[1]) > _LEFT_BEHIND:
                 with contextlib.suppress(EngineError):
                     await self._engine.call("network", "rm", name)
 
@@ -263,7 +267,8 @@ class _ContainerProvider:
 
     async def _remove(self, name: str) -> None:
         try:
-            await self._engine.call("rm", "--force", "--volumes", name)
+            at_once = ("--time", "0") if self._engine.podman else ()
+            await self._engine.call("rm", "--force", "--volumes", *at_once, name)
         except EngineError as error:
             if not missing(error):
                 raise
@@ -287,7 +292,7 @@ class _ContainerProvider:
 
 
 _ENDED = ("exited", "dead", "removing", "stopped", "stopping")
-_NETWORK_AND_AGE = '{{.Name}} {{.Label "skyward-made"}}'
+_MADE = re.compile(r"skyward-made=(\d+)")
 
 
 def _tags(cluster: Cluster) -> Mapping[str, str]:

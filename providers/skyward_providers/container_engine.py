@@ -9,9 +9,10 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from skyward.errors import ProviderMissingError, ProvisioningError
 
@@ -71,27 +72,29 @@ class Engine:
             EngineError: it failed.
         """
         command = " ".join((os.path.basename(self.words[0]), *words[:1]))
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self.words, *words,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # so that Ctrl-C in a terminal is for us alone
-            )  # fmt: skip  # one option a line would hide the command
-        except OSError as error:
-            raise EngineError(f"`{command}` could not be started: {error}") from None
-        try:
-            async with asyncio.timeout(within):
-                out, err = await process.communicate()
-        except TimeoutError:
-            raise EngineError(f"`{command}` did not end within {within:.0f} s") from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process.returncode:
-            raise EngineError(_said(err.decode(errors="replace")) or f"`{command}` ended with {process.returncode}")
-        return out.decode(errors="replace")
+        # Into files, which need no end: podman leaves a process behind that holds its output for as long as it lives.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self.words, *words,
+                    stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err,
+                    start_new_session=True,  # so that Ctrl-C in a terminal is for us alone
+                )  # fmt: skip  # one option a line would hide the command
+            except OSError as error:
+                raise EngineError(f"`{command}` could not be started: {error}") from None
+            try:
+                async with asyncio.timeout(within):
+                    status = await process.wait()
+            except TimeoutError:
+                raise EngineError(f"`{command}` did not end within {within:.0f} s") from None
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+                    await process.wait()
+            if status:
+                raise EngineError(_said(_text(err)) or f"`{command}` ended with {status}")
+            return _text(out)
 
     async def info(self) -> EngineInfo:
         """What it says of its machine.
@@ -131,6 +134,11 @@ def missing(error: EngineError) -> bool:
     """Whether the engine refused because what was named is not there, or is just going."""
     said = str(error).lower()
     return any(words in said for words in ("no such", "not found", "not known", "already in progress"))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def _said(text: str) -> str:

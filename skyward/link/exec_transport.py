@@ -65,6 +65,7 @@ _GONE = ("no such container", "is not running", "container state improper")
 """What engines say of a container that will not come back."""
 
 _LINES = 20
+_LAST_WORDS = 0.5
 
 
 class ExecTransport:
@@ -119,9 +120,11 @@ class ExecTransport:
 
     async def _watch(self) -> None:
         """Hear what stays there until it ends, which is when the connection does."""
-        await asyncio.gather(self._hear(), self._listen())
+        hearing = [asyncio.get_running_loop().create_task(each) for each in (self._hear(), self._listen())]
         await self._process.wait()
-        self._pinging.cancel()
+        await asyncio.wait(hearing, timeout=_LAST_WORDS)  # another process may hold its output, and live on
+        for each in (*hearing, self._pinging):
+            each.cancel()
         self.broken.set_result(self._said[-1] if self._said else "it ended")
 
     async def _hear(self) -> None:
