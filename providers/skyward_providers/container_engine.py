@@ -115,7 +115,7 @@ class Engine:
                 f"The container engine does not answer `{os.path.basename(said)} info`: {str(error).rstrip('.')}; "
                 f"{fix}, or say where one is with `sky.Container(host=...)`."
             ) from None
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise EngineError(f"`{said} info` says nothing that can be understood ({error!r}).") from None
 
     async def inspect(self, name: str) -> Mapping[str, Any] | None:

@@ -80,8 +80,8 @@ class ExecTransport:
         self._said: deque[str] = deque(maxlen=_LINES)
         self._up: asyncio.Future[None] = loop.create_future()
         self._unanswered = 0
-        self._watching = loop.create_task(self._watch())
         self._pinging = loop.create_task(self._ping())
+        self._watching = loop.create_task(self._watch())
         self._tunnels: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -119,12 +119,16 @@ class ExecTransport:
         return LinkError(f"{self._access.target} cannot be entered: {said}", final=gone)
 
     async def _watch(self) -> None:
-        """Hear what stays there until it ends, which is when the connection does."""
-        hearing = [asyncio.get_running_loop().create_task(each) for each in (self._hear(), self._listen())]
-        await self._process.wait()
-        await asyncio.wait(hearing, timeout=_LAST_WORDS)  # another process may hold its output, and live on
-        for each in (*hearing, self._pinging):
-            each.cancel()
+        """Hear what stays there until it ends, or no longer answers, which is when the connection ends."""
+        hearing = asyncio.gather(self._hear(), self._listen())
+        await asyncio.wait((hearing, self._pinging), return_when=asyncio.FIRST_COMPLETED)
+        self._pinging.cancel()
+        with contextlib.suppress(TimeoutError):  # another process may hold its output, and live on
+            async with asyncio.timeout(_LAST_WORDS):
+                await hearing
+                await self._process.wait()
+        # Kills it, and lets go of the pipes that another may hold; nothing public does that.
+        self._process._transport.close()  # type: ignore[attr-defined]
         self.broken.set_result(self._said[-1] if self._said else "it ended")
 
     async def _hear(self) -> None:
@@ -144,18 +148,14 @@ class ExecTransport:
         """Ask it again and again whether it is there: a frozen machine, or a cut cable, says nothing by itself."""
         assert self._process.stdin is not None
         await asyncio.wait([self._up])
-        with contextlib.suppress(ConnectionError):  # it has ended, which is told by `_watch`
-            while self._unanswered < ALIVE_MISSES:
-                self._unanswered += 1
-                self._process.stdin.write(b"\n")
-                await self._process.stdin.drain()
-                await asyncio.sleep(ALIVE_EVERY)
-            self._said.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
-            self._kill()
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        while self._unanswered < ALIVE_MISSES:
+            self._unanswered += 1
+            if not self._process.stdin.is_closing():  # else it is ending, which `_watch` is about to see
+                with contextlib.suppress(ConnectionError):
+                    self._process.stdin.write(b"\n")
+                    await self._process.stdin.drain()
+            await asyncio.sleep(ALIVE_EVERY)
+        self._said.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
@@ -196,15 +196,13 @@ class ExecTransport:
         for task in tunnels:
             task.cancel()
         await asyncio.gather(*tunnels, return_exceptions=True)
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.0):
                 await asyncio.shield(self._watching)
-        except TimeoutError:
-            self._kill()
-            await self._watching
         self._pinging.cancel()
+        await self._watching
 
 
 async def _accept(
