@@ -66,6 +66,8 @@ _GONE = ("no such container", "is not running", "container state improper")
 
 _LINES = 20
 _LAST_WORDS = 0.5
+_CLOSE_WITHIN = 2.0
+"""Seconds that a connection which is over has to say why, and one that is closed to end by itself."""
 
 
 class ExecTransport:
@@ -199,7 +201,7 @@ class ExecTransport:
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(_CLOSE_WITHIN):
                 await asyncio.shield(self._watching)
         self._pinging.cancel()
         await self._watching

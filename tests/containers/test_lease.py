@@ -26,9 +26,11 @@ import skyward as sky
 @sky.function
 def work(seconds):
     import time
+    print("begun", flush=True)
     time.sleep(seconds)
+    return "done"
 
-pool = sky.Compute(name="orphan", provider=sky.Container(host={host!r}, image={image!r}, options={options!r},
+pool = sky.Compute(name={name!r}, provider=sky.Container(host={host!r}, image={image!r}, options={options!r},
     python={python!r}, grace=1), nodes=1, ttl=0).open()
 run = pool.start(work(5))
 while run.state == "queued":
@@ -38,21 +40,37 @@ time.sleep(100)
 """
 
 
-def test_a_container_removes_itself_when_its_client_was_killed(engine: Engine, wait_for: Wait) -> None:
-    """After the lease of 31 s: the grace of 1 s and 30 s more. What had connected us goes at once."""
-    script = CLIENT.format(host=engine.host, image=IMAGE, options=MOUNTS, python=sys.executable)
+def killed_client(engine: Engine, pool: str) -> str:
+    """A client in a process of its own, killed while its task runs; the container that it had."""
+    script = CLIENT.format(host=engine.host, image=IMAGE, options=MOUNTS, python=sys.executable, name=pool)
     env = {**os.environ, "PYTHONPATH": ROOT}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
         assert client.stdout is not None
-        assert client.stdout.readline() == "up\n"
-        (name,) = engine.of("orphan")
+        assert "up\n" in client.stdout
         client.kill()
+    (name,) = engine.of(pool)
+    return name
+
+
+def test_a_container_removes_itself_when_its_client_was_killed(engine: Engine, wait_for: Wait) -> None:
+    """After the lease of 31 s: the grace of 1 s and 30 s more. What had connected us goes at once."""
+    name = killed_client(engine, "orphan")
     wait_for(lambda: not engine.entering(name), "the `docker exec` of the client to end")
     assert name in engine.containers()
     assert "-m skyward.worker" in engine.docker("top", name, "-eo", "pid,args")
     wait_for(lambda: name not in engine.containers(), "the container to remove itself")
     sky.reap()
     assert not [network for network in engine.networks() if network.startswith("skyward-orphan-")]
+
+
+def test_a_container_whose_client_was_killed_can_be_entered_by_another(engine: Engine) -> None:
+    name = killed_client(engine, "left")
+    with sky.attach("left") as pool:
+        (task,) = pool.recovered
+        assert task.result(60) == "done"
+        assert "begun" in task.output
+        assert sky.function(os.getpid)() >> pool
+        assert engine.of("left") == [name]
 
 
 def test_a_container_that_nobody_ever_enters_removes_itself(

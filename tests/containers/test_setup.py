@@ -52,6 +52,27 @@ def test_an_image_becomes_the_environment_of_its_nodes(engine: Engine, options: 
         assert rest == ["2.5", "hello", "yes"]
 
 
+@sky.function
+def environment() -> tuple[str, int, float]:
+    found = Path(sys.prefix).stat()
+    return sys.prefix, found.st_ino, found.st_mtime
+
+
+def test_a_volume_keeps_the_environment_for_containers_to_come(engine: Engine, options: list[str]) -> None:
+    engine.docker("volume", "create", "kept")
+    options += ["--volume", "kept:/opt/skyward"]
+    image = sky.Image(pip=["torchy"], env=FROM_WHEELS)
+    try:
+        provider = containers(engine, python=None, options=options)
+        with sky.Compute(provider=provider, nodes=2, image=image) as pool:
+            first, second = environment() @ pool
+        with sky.Compute(provider=provider, nodes=1, image=image) as pool:
+            third = environment() >> pool
+        assert first == second == third
+    finally:
+        engine.docker("volume", "rm", "kept")
+
+
 def test_a_phase_that_fails_names_itself(engine: Engine, options: list[str]) -> None:
     assert "deps" in PHASES
     pool = sky.Compute(
