@@ -13,6 +13,7 @@ share is a network; one that was left behind, for instance by a client that was 
 import asyncio
 import contextlib
 import logging
+import math
 import re
 import secrets
 import time
@@ -220,7 +221,7 @@ class _ContainerProvider:
         if spec.memory_gb is not None:
             yield from ("--memory", f"{int(spec.memory_gb * 2**30)}b")
         if spec.accelerator is not None:
-            count = f"{spec.accelerator.count:g}"
+            count = f"{math.ceil(spec.accelerator.count)}"  # there are no parts of one
             yield from ("--device", "nvidia.com/gpu=all") if self._engine.podman else ("--gpus", count)
         yield from ("--entrypoint", "sh", *self._settings.options, specific["image"], "-c", _FIRST_PROCESS)
 
