@@ -1,6 +1,6 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local machines notebooks oldest bench lock clean
+.PHONY: help setup demo lab test check unit local machines containers notebooks oldest bench lock clean
 
 BIN := .venv/bin
 
@@ -33,6 +33,9 @@ local: setup ## tests with real worker processes on this machine
 
 machines: setup ## tests with real machines over SSH, on this host: as root, with openssh-server and iproute2
 	$(BIN)/python -m pytest tests/machines
+
+containers: setup ## tests with real containers, of an engine of their own: as root, with docker.io and iproute2
+	$(BIN)/python -m pytest tests/containers
 
 notebooks: setup ## run the notebooks, and compare what they show
 	$(BIN)/python -m pytest tests/notebooks notebooks

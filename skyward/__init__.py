@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
     from skyward_providers.adapter import Adapter
+    from skyward_providers.container import Container
     from skyward_providers.local import Local
     from skyward_providers.ssh import SSH
 
@@ -67,6 +68,7 @@ __all__ = [
     "CollectionError",
     "CollectionUnavailableError",
     "Compute",
+    "Container",
     "IllegalMoveError",
     "Image",
     "InstanceInfo",
@@ -166,7 +168,7 @@ _HOMES = {
 """The module of each public name, of those that are neither a module nor an error."""
 
 _MODULES = ("accelerators", "errors", "time")
-_PROVIDERS = {"Adapter": "adapter", "Local": "local", "SSH": "ssh"}
+_PROVIDERS = {"Adapter": "adapter", "Container": "container", "Local": "local", "SSH": "ssh"}
 
 
 def _load(name: str) -> object:

@@ -21,12 +21,14 @@ from skyward.specs import Spec
 __all__ = [
     "Access",
     "Cluster",
+    "ExecAccess",
     "Instance",
     "InstanceType",
     "LocalAccess",
     "Offer",
     "Provider",
     "ProviderConfig",
+    "RemoteAccess",
     "SSHAccess",
     "find_provider",
     "provider_names",
@@ -88,7 +90,36 @@ class SSHAccess:
         return f"{self.user}@" * (self.user is not None) + host + f":{self.port}" * (self.port is not None)
 
 
-type Access = LocalAccess | SSHAccess
+@dataclass(frozen=True, slots=True)
+class ExecAccess:
+    """A machine that is entered by a command here which runs commands there, such as `docker exec -i NAME`.
+
+    Whoever may run it is who may enter: there are no keys.
+
+    Attributes:
+        command: its words; those of what to run there follow. It passes standard input, output and error.
+        name: the machine, as an error names it.
+        directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
+        grace: seconds without a connection after which the machine counts as lost.
+        python: an interpreter there that has what a worker needs; None to set one up.
+    """
+
+    command: tuple[str, ...]
+    name: str
+    directory: str | None = None
+    grace: float = 30.0
+    python: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The machine, as an error names it."""
+        return self.name
+
+
+type RemoteAccess = SSHAccess | ExecAccess
+"""How a machine is entered that has files and processes of its own."""
+
+type Access = LocalAccess | RemoteAccess
 """How a machine is entered."""
 
 

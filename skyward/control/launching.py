@@ -13,7 +13,7 @@ from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
-from skyward.provider import Cluster, Instance, SSHAccess
+from skyward.provider import Cluster, Instance, LocalAccess
 from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
 
@@ -166,7 +166,7 @@ class Launcher:
     async def _plan(self, node: Node) -> Plan | None:
         """What to make the node's environment from; None where it has one. Made once: all nodes get the same."""
         access = node.instance.access
-        if not isinstance(access, SSHAccess) or access.python is not None:
+        if access is None or isinstance(access, LocalAccess) or access.python is not None:
             return None
         image = self._spec_of(node.instance).image
         key = (image, access.directory)

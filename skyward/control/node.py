@@ -17,7 +17,7 @@ from skyward.link.channel import Channel
 from skyward.link.hello import WorkerProcess
 from skyward.link.holdings import Holdings
 from skyward.link.launch import enter_worker, start_worker
-from skyward.provider import Instance, SSHAccess
+from skyward.provider import Instance, LocalAccess
 from skyward.wire.flow import WINDOW
 from skyward.wire.messages import (
     Blob,
@@ -113,7 +113,7 @@ class Node:
         if access is None:
             raise ValueError(f"instance {self.instance.id} is not running")
         # A local worker is never out of reach: where a connection to it breaks, it is gone.
-        silence, grace = (access.grace, access.grace) if isinstance(access, SSHAccess) else (SILENCE, 0.0)
+        silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
         self.phase = "worker"
         secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
         if self.standing is not None:

@@ -13,7 +13,7 @@ from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello, WorkerProcess
 from skyward.link.ssh_worker import SSHWorker
-from skyward.provider import Access, LocalAccess, SSHAccess
+from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
 
 __all__ = ["LocalWorker", "enter_worker", "start_worker"]
 
@@ -38,7 +38,7 @@ async def start_worker(
     match access:
         case LocalAccess():
             return await LocalWorker.start(access, environment, within)
-        case SSHAccess():
+        case SSHAccess() | ExecAccess():
             return await SSHWorker.start(access, environment, within, plan, report)
 
 
@@ -51,7 +51,7 @@ async def enter_worker(access: Access, worker: WorkerEntry, within: float) -> Wo
     match access:
         case LocalAccess():
             raise NodeStartError("a local worker ends with the process that started it")
-        case SSHAccess():
+        case SSHAccess() | ExecAccess():
             return await SSHWorker.enter(access, worker, within)
 
 

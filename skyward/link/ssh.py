@@ -1,4 +1,7 @@
-"""The SSH link to one machine: commands, files and tunnels over one connection, made again whenever it breaks."""
+"""The link to one machine, over SSH or whatever else enters it: commands, files and tunnels over one connection.
+
+It is made again whenever it breaks.
+"""
 
 import asyncio
 import contextlib
@@ -10,10 +13,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from skyward.errors import NodeStartError
+from skyward.link.exec_transport import ExecTransport
 from skyward.link.ssh_asyncssh import AsyncSSH
 from skyward.link.ssh_openssh import OpenSSH, openssh_here
 from skyward.link.ssh_transport import Completed, LinkError, Transport, to_the_end
-from skyward.provider import SSHAccess
+from skyward.provider import ExecAccess, RemoteAccess
 
 __all__ = ["SSHLink"]
 
@@ -32,6 +36,7 @@ class _Tunnel:
     port: int
     host: str
     remote: int
+    python: str
 
 
 class SSHLink:
@@ -44,7 +49,7 @@ class SSHLink:
         lost: done, with the reason, once the machine is given up.
     """
 
-    def __init__(self, access: SSHAccess, transport: Transport) -> None:
+    def __init__(self, access: RemoteAccess, transport: Transport) -> None:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._access = access
         self._transport = transport
@@ -54,7 +59,7 @@ class SSHLink:
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
 
     @classmethod
-    async def open(cls, access: SSHAccess, within: float) -> Self:
+    async def open(cls, access: RemoteAccess, within: float) -> Self:
         """The link, connected. A machine that does not answer yet is tried again.
 
         Raises:
@@ -96,17 +101,19 @@ class SSHLink:
         if done.status:
             raise LinkError(f"{path} could not be written on {self._access.target}: {done.err.strip()}")
 
-    async def tunnel(self, host: str, remote: int) -> str:
+    async def tunnel(self, host: str, remote: int, python: str = "python3") -> str:
         """Where to connect here, as `host:port`, to reach a port that the machine reaches. It stays the same.
+
+        `python` is an interpreter of the machine, for those ways in that need one.
 
         Raises:
             LinkError: the connection broke, or no port could be had.
         """
         transport = await self._connected()
         for left in reversed(range(_PORTS)):
-            tunnel = _Tunnel(_free_port(), host, remote)
+            tunnel = _Tunnel(_free_port(), host, remote, python)
             try:
-                await transport.forward(tunnel.port, host, remote)
+                await transport.forward(tunnel.port, host, remote, python)
             except LinkError:
                 if not left or transport.broken.done():
                     raise
@@ -140,7 +147,7 @@ class SSHLink:
                     self._transport = await self._again()
             except TimeoutError:
                 grace = f"{self._access.grace:g} s"
-                self._lose(f"its SSH connection broke ({reason}) and could not be made again within {grace}")
+                self._lose(f"its connection broke ({reason}) and could not be made again within {grace}")
                 return
             except LinkError as error:
                 self._lose(str(error))
@@ -155,7 +162,7 @@ class SSHLink:
                 transport = await _connect(self._access)
                 try:
                     for tunnel in self._tunnels:
-                        await transport.forward(tunnel.port, tunnel.host, tunnel.remote)
+                        await transport.forward(tunnel.port, tunnel.host, tunnel.remote, tunnel.python)
                 except BaseException:
                     await transport.close()
                     raise
@@ -179,7 +186,9 @@ class SSHLink:
             await self._transport.close()
 
 
-async def _connect(access: SSHAccess) -> Transport:
+async def _connect(access: RemoteAccess) -> Transport:
+    if isinstance(access, ExecAccess):
+        return await ExecTransport.connect(access)
     if openssh_here():
         return await OpenSSH.connect(access)
     return await AsyncSSH.connect(access)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from skyward.link.here import run_here
 from skyward.link.ssh_transport import (
     ALIVE_EVERY,
     ALIVE_MISSES,
@@ -32,8 +33,6 @@ from skyward.provider import SSHAccess
 __all__ = ["OpenSSH", "openssh_here"]
 
 _LINES = 20
-_LIMIT = 8 * 1024 * 1024
-"""Bytes that one line of a command's output may have."""
 
 _logger = logging.getLogger(__name__)
 
@@ -109,26 +108,12 @@ class OpenSSH:
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
-        process = await asyncio.create_subprocess_exec(
-            *self._through("--", "machine", command),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True, limit=_LIMIT,
-        )  # fmt: skip  # one option a line would hide the command
-        try:
-            _, out, err = await asyncio.gather(
-                _feed(process.stdin, given), _lines(process.stdout, on_line), _lines(process.stderr, None)
-            )
-            status = await process.wait()
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if status == 255 and (self.broken.done() or not out):
-            raise LinkError(f"the connection to {self._access.target} broke: {err.strip() or 'it ended'}")
-        return Completed(status, out, err)
+        done = await run_here(self._through("--", "machine", command), given, on_line)
+        if done.status == 255 and (self.broken.done() or not done.out):
+            raise LinkError(f"the connection to {self._access.target} broke: {done.err.strip() or 'it ended'}")
+        return done
 
-    async def forward(self, port: int, host: str, remote: int) -> None:
+    async def forward(self, port: int, host: str, remote: int, python: str) -> None:
         """See `Transport`."""
         there = f"[{host}]" if ":" in host else host
         process = await asyncio.create_subprocess_exec(
@@ -233,22 +218,3 @@ def _control_directory() -> Path:
     if path.is_symlink() or state.st_uid != os.getuid() or state.st_mode & 0o077:
         raise LinkError(f"{path} must be a directory of yours alone (mode 700)", final=True)
     return path
-
-
-async def _feed(writer: asyncio.StreamWriter | None, given: bytes) -> None:
-    if writer is None:
-        return
-    with contextlib.suppress(ConnectionError):  # it did not want all of it; its status says whether that is bad
-        writer.write(given)
-        await writer.drain()
-    writer.close()
-
-
-async def _lines(reader: asyncio.StreamReader | None, on_line: Callable[[str], None] | None) -> str:
-    lines: list[str] = []
-    while reader is not None and (line := await reader.readline()):
-        text = line.decode(errors="replace")
-        lines.append(text)
-        if on_line is not None:
-            on_line(text.rstrip("\n"))
-    return "".join(lines)

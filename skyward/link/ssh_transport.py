@@ -1,4 +1,4 @@
-"""What an SSH connection does for us, whichever program makes it."""
+"""What a connection to a machine does for us, whichever program makes it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -43,7 +43,7 @@ async def to_the_end(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class LinkError(ConnectionError):
-    """A machine cannot be reached over SSH. With `final`, trying again would not help."""
+    """A machine cannot be reached. With `final`, trying again would not help."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -72,8 +72,10 @@ class Transport(Protocol):
             LinkError: the connection broke before the command ended.
         """
 
-    async def forward(self, port: int, host: str, remote: int) -> None:
+    async def forward(self, port: int, host: str, remote: int, python: str) -> None:
         """Carry what connects to `port` on our loopback to a port that the machine reaches.
+
+        `python` is an interpreter there, for whom that helps.
 
         Raises:
             LinkError: the port is taken, or the connection broke.

@@ -1,4 +1,4 @@
-"""A worker on a machine that is entered over SSH.
+"""A worker on a machine that is entered over SSH, or by a command here that runs commands there.
 
 It is no child of our connection: a link that is cut does not end it. What ends it is we, or its lease, when nobody has
 spoken to it for so long that we must be gone (`worker.lease`).
@@ -21,7 +21,7 @@ from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
 from skyward.link.ssh_transport import LinkError, to_the_end
-from skyward.provider import SSHAccess
+from skyward.provider import RemoteAccess
 
 __all__ = ["SSHWorker", "end_workers"]
 
@@ -52,7 +52,7 @@ until [ -s ../hello ]; do
   fi
   sleep 0.02 || sleep 1
 done
-echo "$SSH_CONNECTION"
+echo "${{SSH_CONNECTION:-}}"
 cat ../hello
 """
 """Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
@@ -70,7 +70,7 @@ cat status
 _LOOK = """
 {node}
 pid=$(cat "$node/pid") && kill -0 "$pid" || exit 4
-echo "$pid $SSH_CONNECTION"
+echo "$pid ${{SSH_CONNECTION:-}}"
 """
 
 _END = """
@@ -92,7 +92,7 @@ rm -rf "$node"
 class SSHWorker:
     """The worker, and the link to its machine. `node` sets the shell's variable of that name to its directory."""
 
-    def __init__(self, access: SSHAccess, link: SSHLink, hello: Hello, node: str) -> None:
+    def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str) -> None:
         self.hello = hello
         self._access = access
         self._link = link
@@ -101,7 +101,7 @@ class SSHWorker:
     @classmethod
     async def start(
         cls,
-        access: SSHAccess,
+        access: RemoteAccess,
         environment: Mapping[str, str],
         within: float,
         plan: Plan | None,
@@ -126,7 +126,7 @@ class SSHWorker:
             raise
 
     @classmethod
-    async def enter(cls, access: SSHAccess, worker: WorkerEntry, within: float) -> Self:
+    async def enter(cls, access: RemoteAccess, worker: WorkerEntry, within: float) -> Self:
         """A worker that another process has started.
 
         Raises:
@@ -138,15 +138,17 @@ class SSHWorker:
                 done = await link.run("sh", _LOOK.format(node=worker.directory).encode())
                 if done.status:
                     raise NodeStartError(f"the worker on {access.target} is gone: nobody spoke to it for too long")
-                dial, bulk = [await link.tunnel(*_split(each)) for each in (worker.address, worker.bulk)]
+                pid, *connection = done.out.split()
+                python = _interpreter(int(pid))
+                dial, bulk = [await link.tunnel(*_split(each), python) for each in (worker.address, worker.bulk)]
         except (TimeoutError, LinkError) as error:
             await to_the_end(link.close())
             raise NodeStartError(str(error) or f"{access.target} did not answer within {within:.0f} s") from None
         except BaseException:
             await to_the_end(link.close())
             raise
-        pid, connection = int(done.out.split()[0]), done.out.split()[1:]
-        hello = Hello(worker.address, bulk, pid, dial, connection[2], worker.bulk, worker.directory)
+        machine = "".join(connection[2:3])
+        hello = Hello(worker.address, bulk, int(pid), dial, machine, worker.bulk, worker.directory)
         return cls(access, link, hello, worker.directory)
 
     async def exited(self) -> str:
@@ -162,14 +164,14 @@ class SSHWorker:
 
     async def reach(self, address: str) -> str:
         """Where to connect here, as `host:port`, to reach another address of its machine, which may be its own."""
-        return await self._link.tunnel(*_split(address))
+        return await self._link.tunnel(*_split(address), _interpreter(self.hello.pid))
 
     async def stop(self) -> None:
         """End it and every process of its session. Twice does no harm."""
         await to_the_end(_stop(self._access, self._link, self._node))
 
 
-async def end_workers(access: SSHAccess, pool: str, within: float) -> None:
+async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
     """End every worker of a pool on one machine, whoever started it.
 
     Raises:
@@ -185,7 +187,7 @@ async def end_workers(access: SSHAccess, pool: str, within: float) -> None:
         await to_the_end(link.close())
 
 
-async def _stop(access: SSHAccess, link: SSHLink, node: str) -> None:
+async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> None:
     """End what runs in a node's directory, and the link."""
     try:
         if not link.lost.done():
@@ -197,7 +199,7 @@ async def _stop(access: SSHAccess, link: SSHLink, node: str) -> None:
 
 
 async def _prepare(
-    access: SSHAccess, link: SSHLink, plan: Plan | None, report: Callable[[PhaseEvent], None] | None
+    access: RemoteAccess, link: SSHLink, plan: Plan | None, report: Callable[[PhaseEvent], None] | None
 ) -> tuple[str, dict[str, str]]:
     """The interpreter of the worker, and variables that it needs."""
     if access.python is not None:
@@ -210,7 +212,7 @@ async def _prepare(
     return ready.facts.executable, worker_environment(plan, ready)
 
 
-async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
+async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
     """Where it listens, once it does."""
     lease = max(float(environment.get("SKYWARD_LEASE", 0)), access.grace + LEASE_BEYOND_GRACE)
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
@@ -225,8 +227,14 @@ async def _start(access: SSHAccess, link: SSHLink, environment: Mapping[str, str
     connection, hello = done.out.splitlines()[-2:]
     words = json.loads(hello)
     address, bulk = words["address"], words["bulk"]
-    dial, bulk_dial = [await link.tunnel(*_split(each)) for each in (address, bulk)]
-    return Hello(address, bulk_dial, words["pid"], dial, connection.split()[2], bulk, node)
+    python = _interpreter(words["pid"])
+    dial, bulk_dial = [await link.tunnel(*_split(each), python) for each in (address, bulk)]
+    return Hello(address, bulk_dial, words["pid"], dial, "".join(connection.split()[2:3]), bulk, node)
+
+
+def _interpreter(pid: int) -> str:
+    """What runs a process of the machine, for tunnels that take it: its Python, wherever that is."""
+    return f"/proc/{pid}/exe"
 
 
 def _split(address: str) -> tuple[str, int]:

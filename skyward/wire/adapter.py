@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NoReturn
 
-from skyward.provider import Access, Instance, InstanceStatus, LocalAccess, SSHAccess
+from skyward.provider import Access, ExecAccess, Instance, InstanceStatus, LocalAccess, SSHAccess
 from skyward.values import FrozenMap
 from skyward.wire.strict import (
     Malformed,
@@ -215,6 +215,8 @@ def _plain(value: object) -> object:
             return _plain_fields(value)
         case LocalAccess(host, directory):  # its interpreter is the controller's choice
             return {"kind": "local", "host": host, "directory": directory}
+        case ExecAccess():
+            raise Malformed("A machine that is entered by a command of the adapter's cannot be passed on.")
         case SSHAccess():
             if value.config not in (None, "none"):
                 raise Malformed("A machine that needs an SSH configuration of the adapter's cannot be passed on.")

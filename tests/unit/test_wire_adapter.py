@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.provider import Access, Instance, LocalAccess, SSHAccess
+from skyward.provider import Access, ExecAccess, Instance, LocalAccess, SSHAccess
 from skyward.values import FrozenMap
 from skyward.wire import adapter as wire
 from skyward.wire.adapter import LINE_BYTES, Malformed, decode, encode, proof_of
@@ -202,6 +202,8 @@ def test_what_the_other_side_would_refuse_is_not_sent() -> None:
         encode(wire.Goodbye("x" * 100_000))
     with pytest.raises(Malformed, match="SSH configuration"):
         encode(answer(SSHAccess("h", config="c")))
+    with pytest.raises(Malformed, match="entered by a command of the adapter's"):
+        encode(answer(ExecAccess(("docker", "exec", "-i", "x"), "container x")))
 
 
 def test_an_unknown_command_can_still_be_answered() -> None:

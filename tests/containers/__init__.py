@@ -1,0 +1,1 @@
+"""Containers of a real engine, on this host."""

@@ -1,0 +1,65 @@
+"""The engine of the tests of this tier, and pools of its containers."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from tests.containers.engine import IMAGE, MOUNTS, Engine, why_not
+
+type Wait = Callable[[Callable[[], object], str], None]
+
+
+@pytest.fixture(scope="session")
+def shared_engine() -> Iterator[Engine]:
+    """An engine for the whole run. Where there can be none: skip, saying why, unless `SKYWARD_CONTAINERS=required`."""
+    if reason := why_not():
+        if os.environ.get("SKYWARD_CONTAINERS") == "required":
+            pytest.fail(f"SKYWARD_CONTAINERS=required, but {reason}", pytrace=False)
+        pytest.skip(reason)
+    engine = Engine()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+@pytest.fixture
+def engine(shared_engine: Engine) -> Iterator[Engine]:
+    """The engine. A test leaves no container and no network on it that was not there before."""
+    before = {*shared_engine.containers(), *shared_engine.networks()}
+    yield shared_engine
+    left = {*shared_engine.containers(), *shared_engine.networks()} - before
+    assert not left, f"on the engine is left: {', '.join(sorted(left))}"
+
+
+def containers(engine: Engine, **settings: Any) -> sky.Container:
+    """Containers of the engine as a provider: with the environment of these tests, which they show as it is."""
+    given = {"image": IMAGE, "options": MOUNTS, "python": sys.executable, **settings}
+    return sky.Container(host=engine.host, **given)
+
+
+@pytest.fixture(scope="module")
+def pool(shared_engine: Engine) -> Iterator[sky.Compute]:
+    """Two nodes, each in a container with limits."""
+    provider = containers(shared_engine)
+    with sky.Compute(name="two", provider=provider, nodes=2, vcpus=1, memory_gb=1.5) as compute:
+        yield compute
+
+
+@pytest.fixture
+def wait_for() -> Wait:
+    """Wait until a condition holds; fails saying what was waited for."""
+
+    def wait(condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + 90
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"waited 90 s for {what}")
+            time.sleep(0.05)
+
+    return wait

@@ -1,0 +1,160 @@
+"""A container engine of the tests' own: Docker's daemon, in namespaces of its own, with one image.
+
+Its network, mounts and processes are its own, so this host's firewall, forwarding and bridges stay as they are, and all
+of it ends with the test run, however that ends. Needs root, `docker.io` and iproute2.
+
+The image has no files to speak of: its containers get those of this host, read-only, so a virtual environment of ours
+is there too. `MOUNTS` are the options for that.
+"""
+
+import contextlib
+import io
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["IMAGE", "MOUNTS", "Engine", "why_not"]
+
+IMAGE = "skyward-test:1"
+ROOT = Path(__file__).parents[2]
+_READY_WITHIN = 60.0
+
+_START = """
+set -e
+ip link set lo up
+mount -t tmpfs tmpfs /run
+exec dockerd --data-root {state}/data --exec-root /run/docker --pidfile /run/docker.pid -H unix://{state}/sock \\
+  --cgroup-parent /{name} --bridge none --iptables=false --ip6tables=false --ip-forward=false --ip-masq=false
+"""
+
+
+def _shown() -> Iterator[str]:
+    """The folders that the containers are shown, each once."""
+    paths = {Path("/usr"), ROOT, Path(sys.prefix), Path(sys.base_prefix)}
+    yield from (str(path) for path in sorted(paths) if not any(path != each and each in path.parents for each in paths))
+
+
+MOUNTS = tuple(word for path in _shown() for word in ("--volume", f"{path}:{path}:ro"))
+
+
+def why_not() -> str:
+    """Why no engine can be run here; "" where one can."""
+    if os.geteuid() != 0:
+        return "a container engine of our own needs root"
+    wanted = {"docker": "docker.io", "dockerd": "docker.io", "ip": "iproute2", "setpriv": "util-linux"}
+    missing = sorted({package for command, package in wanted.items() if not shutil.which(command)})
+    return f"containers need {', '.join(missing)}" if missing else ""
+
+
+class Engine:
+    """The engine, running.
+
+    Attributes:
+        host: where it is, as `docker --host` takes it.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"skyward-test-{secrets.token_hex(4)}"
+        self._state = Path(tempfile.mkdtemp(prefix="docker-"))
+        self.host = f"unix://{self._state}/sock"
+        with (self._state / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
+                 "--mount-proc", "sh", "-c", _START.format(state=self._state, name=self._name)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip  # one option a line would hide the command
+        try:
+            self._wait()
+            self._import()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _READY_WITHIN
+        while True:
+            with contextlib.suppress(RuntimeError):
+                self.docker("version")
+                return
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError(f"dockerd did not come up: {(self._state / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def _import(self) -> None:
+        """An image of empty folders, with links into what is mounted, and a user."""
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            for name in ("etc", "root", "tmp", "usr", "run", "var"):
+                entry = tarfile.TarInfo(name)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+                archive.addfile(entry)
+            for name in ("bin", "sbin", "lib", "lib64"):
+                if Path("/usr", name).exists():
+                    entry = tarfile.TarInfo(name)
+                    entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{name}"
+                    archive.addfile(entry)
+            files = {"etc/passwd": b"root:x:0:0:root:/root:/bin/sh\n", "etc/group": b"root:x:0:\n"}
+            files["etc/ld.so.cache"] = Path("/etc/ld.so.cache").read_bytes()
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(content), 0o644
+                archive.addfile(entry, io.BytesIO(content))
+        self.docker("import", "-", IMAGE, given=made.getvalue())
+
+    def docker(self, *words: str, given: bytes = b"") -> str:
+        """What a command of the engine prints."""
+        command = ["docker", "--host", self.host, *words]
+        done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"docker {' '.join(words)}: {done.stderr.decode().strip()}")
+        return done.stdout.decode()
+
+    def containers(self) -> list[str]:
+        """The names of its containers, ended ones too."""
+        return self.docker("ps", "--all", "--format", "{{.Names}}").split()
+
+    def of(self, pool: str) -> list[str]:
+        """The containers that are labelled as those of a pool of that name."""
+        listed = self.docker("ps", "--all", "--format", '{{.Names}} {{.Label "skyward-pool"}}').splitlines()
+        return [name for name, _, label in (line.partition(" ") for line in listed) if label.startswith(f"{pool}-")]
+
+    def networks(self) -> list[str]:
+        """The networks that it did not come with."""
+        return self.docker("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").split()
+
+    def inspect(self, name: str) -> Mapping[str, Any]:
+        """What it knows of a container."""
+        words: Mapping[str, Any] = json.loads(self.docker("container", "inspect", name))[0]
+        return words
+
+    def entering(self, name: str) -> list[int]:
+        """The processes of this host that are in a container by `docker exec`."""
+        found = []
+        for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if self.host.encode() in words and b"exec" in words and name.encode() in words:
+                    found.append(pid)
+        return found
+
+    def close(self) -> None:
+        """End it, with all that is in it."""
+        with contextlib.suppress(RuntimeError):
+            if left := self.containers():
+                self.docker("rm", "--force", *left)
+        self._process.kill()
+        self._process.wait()
+        for path in sorted(Path("/sys/fs/cgroup").glob(f"**/{self._name}"), reverse=True):
+            for folder in [*sorted(path.glob("**/"), reverse=True), path]:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+        shutil.rmtree(self._state, ignore_errors=True)

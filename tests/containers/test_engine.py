@@ -1,0 +1,156 @@
+"""What the provider makes of its engine: what it says when that refuses, and what it leaves alone."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.provider import Cluster, ExecAccess, Offer, Provider
+from skyward.specs import Spec
+from tests.containers.conftest import containers
+from tests.containers.engine import IMAGE, MOUNTS, Engine
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(120)]
+
+
+async def offered(provider: Provider) -> Offer:
+    return await anext(provider.offers())
+
+
+async def prepared(provider: Provider, pool: str) -> Cluster:
+    return await provider.prepare(Spec(), await offered(provider), pool)
+
+
+def refusal(provider: sky.Container, **fields: object) -> str:
+    with pytest.raises(sky.SkywardError) as caught:
+        sky.Compute(provider=provider, nodes=1, max_provision_attempts=1, **fields).open()  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_an_offer_is_the_machine_of_the_engine(engine: Engine) -> None:
+    offer = asyncio.run(offered(containers(engine, hourly_price=0.5).create_provider()))
+    assert offer.instance_type.vcpus == float(engine.docker("info", "--format", "{{.NCPU}}"))
+    assert offer.instance_type.memory_gb > 0
+    assert offer.on_demand_price == 0.5
+    assert offer.spot_price is None
+
+
+def test_an_engine_that_does_not_answer(tmp_path: Path) -> None:
+    assert refusal(sky.Container(host=f"unix://{tmp_path}/nowhere")) == (
+        f"The container engine does not answer `docker info`: Cannot connect to the Docker daemon at "
+        f"unix://{tmp_path}/nowhere. Is the docker daemon running?; start it, or say where one is with "
+        "`sky.Container(host=...)`."
+    )
+
+
+def test_an_image_that_is_not_there(engine: Engine) -> None:
+    """127.0.0.1 at a port where nobody listens: no registry is asked."""
+    said = refusal(containers(engine, image="127.0.0.1:9/nobody:1"))
+    assert said.startswith("Image '127.0.0.1:9/nobody:1' is not on the engine's machine, and could not be pulled: ")
+    assert said.endswith("pull or build it there, or name another with `sky.Container(image=...)`.")
+
+
+def test_more_than_the_machine_has(engine: Engine) -> None:
+    assert "The spec wants vcpus=5000, and the engine's machine has" in refusal(containers(engine), vcpus=5000)
+    assert "The spec wants memory_gb=90000, and" in refusal(containers(engine), memory_gb=90000)
+    assert "the engine has no runtime for GPUs" in refusal(containers(engine), accelerator="A100")
+
+
+def test_options_that_the_engine_refuses(engine: Engine) -> None:
+    said = refusal(containers(engine, options=["--cap-add", "nonsense"]))
+    assert f"no container of image {IMAGE!r} could be started" in said
+    assert "nonsense" in said.lower()
+
+
+def test_an_image_without_a_shell(engine: Engine) -> None:
+    """The mounts are what gives the test's image its shell."""
+    assert '"sh": executable file not found' in refusal(containers(engine, options=()))
+
+
+def test_an_interpreter_that_is_not_there(engine: Engine) -> None:
+    said = refusal(containers(engine, python="/no/such/python"))
+    assert "the worker ended as it started" in said
+    assert "/no/such/python" in said
+
+
+def test_the_environment_says_where_the_engine_is(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
+    assert asyncio.run(offered(sky.Container().create_provider())).instance_type.vcpus
+
+
+def test_machines_are_found_by_their_labels_and_given_back_twice(engine: Engine) -> None:
+    asyncio.run(_found(engine))
+
+
+async def _found(engine: Engine) -> None:
+    provider = containers(engine).create_provider()
+    cluster = await prepared(provider, "found")
+    other = await prepared(provider, "other")
+    cluster, made = await provider.provision(cluster, 2)
+    ids = {instance.id for instance in made}
+    assert {instance.id for instance in await provider.find(cluster)} == ids
+    assert not await provider.find(other)
+    for instance in made:
+        assert isinstance(instance.access, ExecAccess)
+        _, seen = await provider.get_instance(cluster, instance.id)
+        assert seen == instance
+        assert seen.status == "running"
+    for _ in range(2):
+        await provider.terminate(cluster, sorted(ids))
+        await provider.teardown(cluster)
+        await provider.teardown(other)
+    assert await provider.get_instance(cluster, made[0].id) == (cluster, None)
+
+
+def test_a_request_that_is_cut_leaves_no_container(engine: Engine) -> None:
+    asyncio.run(_cut(engine))
+
+
+async def _cut(engine: Engine) -> None:
+    provider = containers(engine).create_provider()
+    cluster = await prepared(provider, "cut-0")
+    for pause in (0.0, 0.1, 0.2, 0.3):
+        asking = asyncio.create_task(provider.provision(cluster, 2))
+        await asyncio.sleep(pause)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not engine.of("cut")
+    await provider.teardown(cluster)
+
+
+def test_what_others_have_on_the_engine_is_left_alone(engine: Engine) -> None:
+    """A container whose name and labels look like ours, and a network; a network of ours that was left behind goes."""
+    long_ago = f"skyward-made={time.time() - 7200:.0f}"
+    engine.docker("network", "create", "skyward-of-another")
+    engine.docker("network", "create", "--label", long_ago, "skyward-left-behind")
+    engine.docker("network", "create", "--label", long_ago, "skyward-in-use")
+    engine.docker("network", "create", "--label", f"skyward-made={time.time():.0f}", "skyward-young")
+    foreign = ("--name", "skyward-mine-00000000", "--label", "skyward-pool=not-mine", "--network", "skyward-in-use")
+    engine.docker("run", "--detach", *foreign, *MOUNTS, IMAGE, "sleep", "1000")
+    try:
+        with sky.Compute(name="mine", provider=containers(engine), nodes=1):
+            pass
+        assert engine.inspect("skyward-mine-00000000")["State"]["Running"]
+        assert {"skyward-of-another", "skyward-in-use", "skyward-young"} <= set(engine.networks())
+        assert "skyward-left-behind" not in engine.networks()
+    finally:
+        engine.docker("rm", "--force", "skyward-mine-00000000")
+        engine.docker("network", "rm", "skyward-of-another", "skyward-in-use", "skyward-young")
+
+
+def test_a_network_that_was_taken_away_is_made_again(engine: Engine) -> None:
+    """As another pool does, which takes it for left behind while this one has no node."""
+    asyncio.run(_made_again(engine))
+
+
+async def _made_again(engine: Engine) -> None:
+    provider = containers(engine).create_provider()
+    cluster = await prepared(provider, "idle")
+    engine.docker("network", "rm", "skyward-idle")
+    cluster, (instance,) = await provider.provision(cluster, 1)
+    assert instance.address
+    await provider.terminate(cluster, [instance.id])
+    await provider.teardown(cluster)

@@ -1,0 +1,147 @@
+"""A pool of containers does what a pool on machines over SSH does."""
+
+import socket
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import skyward as sky
+from tests.containers.conftest import containers
+from tests.containers.engine import Engine
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(120)]
+
+
+@sky.function
+def hostname() -> str:
+    print(f"this is node {sky.instance_info().node}")
+    return socket.gethostname()
+
+
+@sky.function
+def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    return data * 2
+
+
+@sky.function
+def count(n: int) -> Iterator[int]:
+    yield from range(n)
+
+
+@sky.function
+def met() -> list[tuple[str, int]]:
+    me = sky.instance_info().node
+    entries = sky.dict("met")
+    entries[f"node {me}"] = me
+    sky.barrier("all are in", 2).wait()
+    return sorted((name, entries[name]) for name in ("node 0", "node 1"))
+
+
+@sky.function
+def peers() -> list[str]:
+    return [peer.private_ip for peer in sky.instance_info().peers]
+
+
+def test_functions_run_in_containers(pool: sky.Compute, shared_engine: Engine) -> None:
+    ids = [shared_engine.inspect(name)["Config"]["Hostname"] for name in shared_engine.of(pool.name)]
+    assert len(ids) == 2
+    assert sorted(hostname() @ pool) == sorted(ids)
+
+
+def test_output_comes_home(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+    hostname() @ pool
+    said = capsys.readouterr().out
+    assert "this is node 0" in said
+    assert "this is node 1" in said
+
+
+def test_large_buffers_go_both_ways(pool: sky.Compute) -> None:
+    data = np.random.default_rng(0).integers(0, 100, 20_000_000, dtype=np.uint8)
+    assert np.array_equal(doubled(data) >> pool, data * 2)
+
+
+def test_streams(pool: sky.Compute) -> None:
+    assert list(count(10_000) >> pool) == list(range(10_000))
+
+
+def test_collections_between_containers(pool: sky.Compute) -> None:
+    """Over the network of the pool, as members of its cluster."""
+    assert met() @ pool == [[("node 0", 0), ("node 1", 1)]] * 2
+
+
+def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_engine: Engine) -> None:
+    found = peers() @ pool
+    of_engine = [
+        next(iter(shared_engine.inspect(name)["NetworkSettings"]["Networks"].values()))["IPAddress"]
+        for name in shared_engine.of(pool.name)
+    ]
+    assert found[0] == found[1]
+    assert sorted(found[0]) == sorted(of_engine)
+
+
+def test_containers_have_limits_and_labels_and_no_ports(pool: sky.Compute, shared_engine: Engine) -> None:
+    for name in shared_engine.of(pool.name):
+        words = shared_engine.inspect(name)
+        assert words["HostConfig"]["NanoCpus"] == 1e9
+        assert words["HostConfig"]["Memory"] == 1.5 * 2**30
+        assert words["HostConfig"]["ShmSize"] == 0.75 * 2**30
+        assert words["HostConfig"]["AutoRemove"]
+        (network,) = words["NetworkSettings"]["Networks"]
+        assert network == f"skyward-{words['Config']['Labels']['skyward-pool']}"
+        assert words["Config"]["Labels"]["skyward-request"]
+        assert not words["NetworkSettings"]["Ports"]
+        assert name.startswith("skyward-two-")
+
+
+def test_no_secret_is_in_what_the_engine_shows(pool: sky.Compute, shared_engine: Engine) -> None:
+    """Whoever may look at containers sees how they were started, and nothing that would open a worker."""
+    for name in shared_engine.of(pool.name):
+        assert "TOKEN" not in str(shared_engine.inspect(name)).upper()
+        assert "SKYWARD_TOKEN" not in shared_engine.docker("top", name, "-eo", "pid,args")
+
+
+def test_a_closed_pool_leaves_nothing(engine: Engine) -> None:
+    with sky.Compute(provider=containers(engine), nodes=1) as pool:
+        assert hostname() >> pool
+        (name,) = engine.of(pool.name)
+        assert engine.entering(name)
+        sky.counter("from here").increment(2)  # the client enters the cluster through the container
+        assert sky.counter("from here").value == 2
+    assert not engine.of(pool.name)
+    assert not engine.entering(name)
+
+
+def networks(engine: Engine, pool: str) -> list[str]:
+    return [name for name in engine.networks() if name.startswith(f"skyward-{pool}-")]
+
+
+def test_pools_beside_each_other(engine: Engine) -> None:
+    """Each has its own network, and closing one leaves the other as it is."""
+    with sky.Compute(name="one", provider=containers(engine), nodes=1) as one:
+        with sky.Compute(name="other", provider=containers(engine), nodes=1) as other:
+            (first,), (second,) = engine.of(one.name), engine.of(other.name)
+            assert len(networks(engine, "one")) == len(networks(engine, "other")) == 1
+            assert (hostname() >> one) != (hostname() >> other)
+        assert second not in engine.containers()
+        assert not networks(engine, "other")
+        assert hostname() >> one
+        assert engine.of(one.name) == [first]
+
+
+def test_a_network_to_join(engine: Engine) -> None:
+    engine.docker("network", "create", "of-somebody")
+    try:
+        with sky.Compute(provider=containers(engine, network="of-somebody"), nodes=1) as pool:
+            (name,) = engine.of(pool.name)
+            assert list(engine.inspect(name)["NetworkSettings"]["Networks"]) == ["of-somebody"]
+            assert hostname() >> pool
+        assert "of-somebody" in engine.networks()
+    finally:
+        engine.docker("network", "rm", "of-somebody")
+
+
+def test_the_network_of_the_host(engine: Engine) -> None:
+    with sky.Compute(provider=containers(engine, network="host"), nodes=1) as pool:
+        assert hostname() >> pool

@@ -1,0 +1,206 @@
+"""The link to a machine that is entered by a command here. Here that command is `env`, and the machine is this one."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from skyward.errors import NodeStartError
+from skyward.link.exec_transport import ExecTransport
+from skyward.link.ssh import SSHLink
+from skyward.link.ssh_transport import LinkError
+from skyward.provider import ExecAccess
+
+pytestmark = pytest.mark.local
+
+HERE = ExecAccess(("env", "HERE=yes"), "this machine", grace=5)
+
+
+def on_it(test: Callable[[SSHLink], Awaitable[None]]) -> None:
+    async def go() -> None:
+        link = await SSHLink.open(HERE, 10)
+        try:
+            async with asyncio.timeout(30):
+                await test(link)
+        finally:
+            await link.close()
+
+    asyncio.run(go())
+
+
+def marked(sign: str) -> list[int]:
+    """The processes of this machine that have `sign` on their command lines."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and sign.encode() in Path(f"/proc/{entry}/cmdline").read_bytes():
+                found.append(int(entry))
+    return found
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    try:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110  # it is of other processes, which set no event
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        pytest.fail(f"waited 20 s for {what}")
+
+
+def test_commands_run_there() -> None:
+    async def test(link: SSHLink) -> None:
+        lines: list[str] = []
+        done = await link.run("cat; echo $HERE; echo oh >&2; exit 3", b"given\n", lines.append)
+        assert (done.status, done.out, done.err) == (3, "given\nyes\n", "oh\n")
+        assert lines == ["given", "yes"]
+        assert (await link.run("sh -c 'kill -KILL $$'")).status == 137
+
+    on_it(test)
+
+
+def test_a_command_that_is_cut_did_not_end() -> None:
+    """A status that it never said is not made up."""
+
+    async def test(link: SSHLink) -> None:
+        running = asyncio.create_task(link.run("echo started; exec sleep 1000"))
+        session = link._transport
+        assert isinstance(session, ExecTransport)
+        sign = f"{session._sign}.run"
+        await until(lambda: marked(sign), "the command to run")
+        for pid in marked(sign):
+            os.kill(pid, signal.SIGKILL)
+        for pid in marked("sleep\0001000"):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(LinkError, match="the connection to this machine broke"):
+            await running
+
+    on_it(test)
+
+
+def test_files_are_put_there(tmp_path: Path) -> None:
+    async def test(link: SSHLink) -> None:
+        await link.put(f"{tmp_path}/with space", b"content")
+        assert (tmp_path / "with space").read_bytes() == b"content"
+        with pytest.raises(LinkError, match="could not be written"):
+            await link.put(f"{tmp_path}/no/such/folder", b"")
+
+    on_it(test)
+
+
+@contextlib.asynccontextmanager
+async def echo() -> AsyncIterator[int]:
+    """The port of a server that answers what it heard, once all has been said."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def heard(address: str, said: bytes) -> bytes:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(said)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_tunnels_carry_both_ways_and_stay_where_they_are_when_the_connection_breaks() -> None:
+    async def test(link: SSHLink) -> None:
+        async with echo() as port:
+            address = await link.tunnel("127.0.0.1", port, sys.executable)
+            large = os.urandom(3_000_000)
+            assert await asyncio.gather(*(heard(address, large) for _ in range(3))) == [large] * 3
+            before = link._transport
+            assert isinstance(before, ExecTransport)
+            os.killpg(before._process.pid, signal.SIGKILL)
+            await until(lambda: link._transport is not before, "the connection to be made again")
+            await link.run("true")
+            assert await heard(address, b"again") == b"again"
+
+    on_it(test)
+
+
+def test_a_machine_that_freezes_is_noticed() -> None:
+    """And what is left of the old connection is not waited for, though it holds the ends of its pipes."""
+
+    async def test(link: SSHLink) -> None:
+        before = link._transport
+        assert isinstance(before, ExecTransport)
+        os.killpg(before._process.pid, signal.SIGSTOP)
+        try:
+            assert await before.broken == "it has not answered for 6 s"
+            assert (await link.run("echo back")).out == "back\n"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(before._process.pid, signal.SIGKILL)
+
+    on_it(test)
+
+
+def test_a_tunnel_to_where_nobody_listens_ends_at_once() -> None:
+    async def test(link: SSHLink) -> None:
+        async with echo() as port:
+            pass
+        with contextlib.suppress(ConnectionError):
+            assert await heard(await link.tunnel("127.0.0.1", port, sys.executable), b"hello") == b""
+
+    on_it(test)
+
+
+def test_what_runs_there_ends_with_the_connection() -> None:
+    """Also where our end was killed: all that it has is the end of a pipe."""
+
+    async def test(link: SSHLink) -> None:
+        running = asyncio.create_task(link.run("sleep 1001"))
+        session = link._transport
+        assert isinstance(session, ExecTransport)
+        await until(lambda: marked(f"{session._sign}.run"), "the command to run")
+        assert session._process.stdin is not None
+        session._process.stdin.close()
+        with pytest.raises(LinkError):
+            await running
+        await until(lambda: not marked(session._sign), "all of the connection to end")
+        assert not marked("sleep\0001001")
+
+    on_it(test)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("/no/such/engine",), "this machine cannot be entered: .*no/such/engine"),
+        (("sh", "-c", "echo 'Error: No such container: x' >&2; exit 1"), "cannot be entered: Error: No such container"),
+    ],
+)
+def test_a_machine_that_is_gone_is_not_tried_again(command: tuple[str, ...], said: str) -> None:
+    with pytest.raises(NodeStartError, match=said):
+        asyncio.run(SSHLink.open(ExecAccess(command, "this machine"), 1000))
+
+
+def test_a_machine_that_is_not_there_yet_is_tried_again(tmp_path: Path) -> None:
+    script = 'if [ -e "$0" ]; then exec "$@"; fi; touch "$0"; echo not yet >&2; exit 1'
+    access = ExecAccess(("sh", "-c", script, f"{tmp_path}/tried"), "this machine")
+
+    async def go() -> None:
+        link = await SSHLink.open(access, 30)
+        await link.close()
+
+    asyncio.run(go())
+
+
+def test_a_machine_that_does_not_answer_is_given_up() -> None:
+    access = ExecAccess(("sh", "-c", "exit 1"), "this machine")
+    with pytest.raises(NodeStartError, match="this machine cannot be entered: it ended; gave up after 1 s"):
+        asyncio.run(SSHLink.open(access, 1))

@@ -1,0 +1,175 @@
+"""`sky.Container`: what it takes, and how it speaks to an engine, which is a script here."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.provider import Cluster, InstanceType, Offer
+from skyward.specs import Spec
+from skyward_providers.container import _ContainerProvider
+from skyward_providers.container_engine import Engine, EngineError, EngineInfo
+
+OFFER = Offer("container", InstanceType("here", vcpus=8, memory_gb=32), specific={"gpus": True})
+
+DOCKER = """{"Name": "box", "NCPU": 4, "MemTotal": 8589934592, "Architecture": "aarch64", "Runtimes": {"nvidia": {}}}"""
+PODMAN = """{"host": {"hostname": "box", "cpus": 4, "memTotal": 8589934592, "arch": "amd64"}}"""
+
+
+def script(folder: Path, name: str, text: str) -> str:
+    """An engine that does what `text` says."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"image": ""}, "image must name an image, such as 'python:3.13-slim', but got ''."),
+        ({"image": "--privileged"}, "image must name an image, such as 'python:3.13-slim', but got '--privileged'."),
+        ({"host": "-x"}, "host must not be empty, nor begin with '-', but got '-x'."),
+        ({"network": ""}, "network must not be empty, nor begin with '-', but got ''."),
+        ({"container_prefix": "-a"}, "container_prefix must be up to 21 letters"),
+        ({"options": "--rm"}, "options must be a list"),
+        ({"grace": 0}, "grace must be"),
+        ({"hourly_price": -1}, "hourly_price must be"),
+    ],
+)
+def test_what_is_not_allowed(given: dict[str, object], said: str) -> None:
+    with pytest.raises(sky.SpecError) as caught:
+        sky.Container(**given)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(sky.ProviderMissingError) as caught:
+        sky.Container().create_provider()
+    assert str(caught.value) == (
+        "sky.Container needs the command of a container engine, and there is neither `docker` nor `podman` on PATH: "
+        "install Docker or podman, or name its command with `sky.Container(binary=...)`."
+    )
+    with pytest.raises(sky.ProviderMissingError, match="there is no `nerdctl` on PATH"):
+        sky.Container(binary="nerdctl").create_provider()
+
+
+def test_docker_before_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script(tmp_path, "podman", "")
+    assert Engine(None, "ssh://me@box").words == ("podman", "--url", "ssh://me@box")
+    script(tmp_path, "docker", "")
+    assert Engine(None, "ssh://me@box").words == ("docker", "--host", "ssh://me@box")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "info"),
+    [
+        ("docker", DOCKER, EngineInfo("box", 4, 2**33, "arm64", True)),
+        ("docker", DOCKER.replace('"nvidia": {}', ""), EngineInfo("box", 4, 2**33, "arm64", False)),
+        ("podman", PODMAN, EngineInfo("box", 4, 2**33, "x86_64", True)),
+    ],
+)
+def test_what_an_engine_says_of_itself(tmp_path: Path, name: str, answer: str, info: EngineInfo) -> None:
+    engine = Engine(script(tmp_path, name, f"cat <<'END'\n{answer}\nEND"), None)
+    assert asyncio.run(engine.info()) == info
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "echo 'permission denied while trying to connect to the socket' >&2; exit 1",
+            "The container engine does not answer `docker info`: permission denied while trying to connect to the "
+            "socket; see that you may use its socket (group `docker`), or say where one is with "
+            "`sky.Container(host=...)`.",
+        ),
+        (
+            """echo '{"ServerErrors": ["Cannot connect."]}'""",
+            "The container engine does not answer `docker info`: Cannot connect; start it, or say where one is with "
+            "`sky.Container(host=...)`.",
+        ),
+        ("echo '[]'", "says nothing that can be understood"),
+        ("echo '{}'", "says nothing that can be understood"),
+    ],
+)
+def test_an_engine_that_does_not_answer(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(Engine(script(tmp_path, "docker", text), None).info())
+    assert said in str(caught.value)
+
+
+def test_the_last_words_of_a_command_are_told(tmp_path: Path) -> None:
+    text = """
+cat >&2 <<'END'
+Unable to find image locally
+docker: Error response from daemon: no such thing.
+See 'docker run --help'.
+END
+exit 125"""
+    with pytest.raises(EngineError, match=r"^no such thing\.$"):
+        asyncio.run(Engine(script(tmp_path, "docker", text), None).call("run"))
+    with pytest.raises(EngineError, match="^`docker run` ended with 3$"):
+        asyncio.run(Engine(script(tmp_path, "docker", "exit 3"), None).call("run", "--rm"))
+
+
+def test_a_command_has_its_time(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="^`docker pull` did not end within 0 s$"):
+        asyncio.run(Engine(script(tmp_path, "docker", "exec sleep 1000"), None).call("pull", within=0.2))
+
+
+def test_a_process_that_a_command_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
+    """podman leaves one for each container, which holds its output."""
+    engine = Engine(script(tmp_path, "podman", "sleep 1000 & echo $!"), None)
+    pid = int(asyncio.run(engine.call("run")))
+    os.kill(pid, signal.SIGKILL)
+
+
+def words(tmp_path: Path, name: str, spec: sky.Spec, **settings: object) -> str:
+    given = {"binary": script(tmp_path, name, ""), **settings}
+    provider = _ContainerProvider(sky.Container(**given))  # type: ignore[arg-type]
+    specific = {"image": "image:1", "network": "net"}
+    cluster = Cluster("c", "pool-1", spec, OFFER, specific, tags={"skyward-request": "token"})
+    return " ".join(provider._run_words(cluster, "box-1"))
+
+
+def test_how_a_container_is_started(tmp_path: Path) -> None:
+    plain = words(tmp_path, "docker", Spec())
+    assert plain.startswith(
+        "run --detach --rm --name box-1 --network net --label skyward-pool=pool-1 --label skyward-request=token "
+        f"--shm-size {16 * 2**30}b --entrypoint sh image:1 -c "
+    )
+    limited = words(tmp_path, "docker", Spec(vcpus=1.5, memory_gb=2, accelerator="A100:2"))
+    assert f"--shm-size {2**30}b --cpus 1.5 --memory {2**31}b --gpus 2 --entrypoint sh" in limited
+    assert "--device nvidia.com/gpu=all" in words(tmp_path, "podman", Spec(accelerator="A100"))
+    assert "--entrypoint sh --volume /a:/b image:1" in words(tmp_path, "docker", Spec(), options=["--volume", "/a:/b"])
+
+
+def test_what_is_not_acted_on_is_said(tmp_path: Path) -> None:
+    provider = sky.Container(binary=script(tmp_path, "docker", "")).create_provider()
+    spec = Spec(region="here", disk_gb=10, accelerator="A100")
+    cluster = asyncio.run(provider.prepare(spec, OFFER, "pool-1"))
+    assert cluster.notes == (
+        "Containers are where their engine is, on its disk; not acted on: disk_gb, region.",
+        "The engine does not say which GPUs it has: containers get some of them, and may share them.",
+    )
+    assert cluster.specific["network"] == "skyward-pool-1"
+    assert cluster.specific["image"].startswith("python:3.")
+
+
+def test_what_the_machine_of_an_engine_does_not_have(tmp_path: Path) -> None:
+    provider = sky.Container(binary=script(tmp_path, "docker", "")).create_provider()
+    small = Offer("container", InstanceType("small", 2, 4, architecture="arm64"))
+    for fields, said in (
+        ({"vcpus": 3}, "The spec wants vcpus=3, and the engine's machine has 2."),
+        ({"memory_gb": 5}, "The spec wants memory_gb=5, and the engine's machine has 4."),
+        ({"architecture": "x86_64"}, "The spec wants architecture='x86_64', and the engine's machine is arm64."),
+        ({"accelerator": "A100"}, "The spec wants A100, and the engine has no runtime for GPUs"),
+    ):
+        with pytest.raises(sky.NoOffersError) as caught:
+            asyncio.run(provider.prepare(Spec(**fields), small, "pool-1"))
+        assert said in str(caught.value)
