@@ -145,7 +145,7 @@ class _ContainerProvider:
             await self._engine.call("image", "inspect", "--format", "{{.Id}}", image)
             return
         except EngineError as error:
-            if not missing(error):
+            if not missing(error, "image"):
                 raise
         _logger.info("pulling image %s", image)
         try:
@@ -271,7 +271,7 @@ class _ContainerProvider:
             at_once = ("--time", "0") if self._engine.podman else ()
             await self._engine.call("rm", "--force", "--volumes", *at_once, name)
         except EngineError as error:
-            if not missing(error):
+            if not missing(error, "container"):
                 raise
 
     async def teardown(self, cluster: Cluster) -> None:
@@ -284,7 +284,7 @@ class _ContainerProvider:
                 await self._engine.call("network", "rm", cluster.specific["network"])
                 return
             except EngineError as error:
-                if missing(error):
+                if missing(error, "network"):
                     return
                 if time.monotonic() > deadline:
                     _logger.warning("network %s is left: %s", cluster.specific["network"], error)

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from skyward.errors import ProviderMissingError, ProvisioningError
 
@@ -123,17 +123,25 @@ class Engine:
         try:
             found = json.loads(await self.call("container", "inspect", name))
         except EngineError as error:
-            if missing(error):
+            if missing(error, "container"):
                 return None
             raise
         words: Mapping[str, Any] = found[0]
         return words
 
 
-def missing(error: EngineError) -> bool:
-    """Whether the engine refused because what was named is not there, or is just going."""
+def missing(error: EngineError, kind: Literal["container", "image", "network"]) -> bool:
+    """Whether the engine refused because there is none of that kind by the name that was given, or it is just going."""
     said = str(error).lower()
-    return any(words in said for words in ("no such", "not found", "not known", "already in progress"))
+    if f"no such {kind}" in said:
+        return True
+    match kind:
+        case "container":
+            return "removal of container" in said and "already in progress" in said
+        case "image":
+            return "image not known" in said
+        case "network":
+            return "network" in said and "not found" in said
 
 
 def _text(file: IO[bytes]) -> str:

@@ -117,6 +117,21 @@ exit 125"""
         asyncio.run(Engine(script(tmp_path, "docker", "exit 3"), None).call("run", "--rm"))
 
 
+def test_a_machine_counts_as_gone_only_where_the_engine_says_so(tmp_path: Path) -> None:
+    """Anything else may mean that it is still there."""
+    cluster = Cluster("c", "pool-1", Spec(), OFFER, {"network": "net"})
+
+    def give_back(said: str) -> None:
+        given = script(tmp_path, "docker", f"echo '{said}' >&2; exit 1")
+        asyncio.run(sky.Container(binary=given).create_provider().terminate(cluster, ["box-1"]))
+
+    give_back("Error: No such container: box-1")
+    give_back("Error response from daemon: removal of container box-1 is already in progress")
+    for said in ("context not found", "Cannot connect to the Docker daemon"):
+        with pytest.raises(EngineError, match=said):
+            give_back(said)
+
+
 def test_a_command_has_its_time(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="^`docker pull` did not end within 0 s$"):
         asyncio.run(Engine(script(tmp_path, "docker", "exec sleep 1000"), None).call("pull", within=0.2))
