@@ -130,7 +130,7 @@ class Fleet:
         else:
             self.entering -= was_there
             self.entered += was_there
-            self._tell(machines.Joined(machine))
+            self._tell(machines.Joined(machine, self._owners[machine].found(node)))
             node.release()
             if self.clustering is not None:
                 self.clustering.add(node)

@@ -66,6 +66,7 @@ class Node:
         received: bytes of blobs that were brought to it.
         sent: those of them that were sent from here.
         spreading: what brings large blobs to it; None where all of them are sent from here.
+        measured: resources that its machine was found to have, where the provider does not know.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Node:
         self.phase = "requested"
         self.received = self.sent = 0
         self.spreading: Spreading | None = None
+        self.measured: Mapping[str, float] = {}
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing
@@ -122,6 +124,7 @@ class Node:
             self._worker = await start_worker(access, {**environment, **secret}, within, plan, self._report)
         hello = self._worker.hello
         self.address = hello.address
+        self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
         self.phase = "joining"

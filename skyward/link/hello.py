@@ -18,6 +18,7 @@ class Hello:
         machine: the address at which its machine was reached; "" where it is this one.
         bulk_there: `host:port` of its bulk path, as it has it itself.
         directory: its own, by which it can be entered again; "" where it cannot.
+        vcpus, memory_gb: what its machine has; 0 where the provider knows that.
     """
 
     address: str
@@ -27,6 +28,8 @@ class Hello:
     machine: str = ""
     bulk_there: str = ""
     directory: str = ""
+    vcpus: float = 0
+    memory_gb: float = 0
 
 
 class WorkerProcess(Protocol):

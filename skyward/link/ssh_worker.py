@@ -21,7 +21,7 @@ from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
 from skyward.link.ssh_transport import LinkError, to_the_end
-from skyward.provider import RemoteAccess
+from skyward.provider import RemoteAccess, SSHAccess
 
 __all__ = ["SSHWorker", "end_workers"]
 
@@ -70,7 +70,8 @@ cat status
 _LOOK = """
 {node}
 pid=$(cat "$node/pid") && kill -0 "$pid" || exit 4
-echo "$pid ${{SSH_CONNECTION:-}}"
+echo "${{SSH_CONNECTION:-}}"
+cat "$node/hello"
 """
 
 _END = """
@@ -107,8 +108,11 @@ class SSHWorker:
         plan: Plan | None,
         report: Callable[[PhaseEvent], None] | None,
     ) -> Self:
-        """See `launch.start_worker`. Connecting and starting have `within` seconds each; the plan has its own."""
-        link = await SSHLink.open(access, within)
+        """See `launch.start_worker`. Connecting has `within` seconds, unless the access says otherwise, and starting;
+        the plan has its own.
+        """
+        answer_within = access.answer_within if isinstance(access, SSHAccess) else None
+        link = await SSHLink.open(access, answer_within or within)
         node = (
             f"{root(access.directory)}; node=$root/nodes/{environment.get('SKYWARD_POOL', '')}.{secrets.token_hex(6)}"
         )
@@ -138,8 +142,7 @@ class SSHWorker:
                 done = await link.run("sh", _LOOK.format(node=worker.directory).encode())
                 if done.status:
                     raise NodeStartError(f"the worker on {access.target} is gone: nobody spoke to it for too long")
-                pid, *connection = done.out.split()
-                python = _interpreter(int(pid))
+                python = _interpreter(json.loads(done.out.splitlines()[-1])["pid"])
                 dial, bulk = [await link.tunnel(*_split(each), python) for each in (worker.address, worker.bulk)]
         except (TimeoutError, LinkError) as error:
             await to_the_end(link.close())
@@ -147,9 +150,7 @@ class SSHWorker:
         except BaseException:
             await to_the_end(link.close())
             raise
-        machine = "".join(connection[2:3])
-        hello = Hello(worker.address, bulk, int(pid), dial, machine, worker.bulk, worker.directory)
-        return cls(access, link, hello, worker.directory)
+        return cls(access, link, _hello(done.out, dial, bulk, worker.directory), worker.directory)
 
     async def exited(self) -> str:
         """Why it ended, or was lost, once it has."""
@@ -224,12 +225,27 @@ async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, 
     done = await link.run("sh", script.encode())  # as its input: what a command says, others on the machine can see
     if done.status:
         raise NodeStartError((done.out + done.err).strip() or f"the worker did not start (status {done.status})")
-    connection, hello = done.out.splitlines()[-2:]
+    words = json.loads(done.out.splitlines()[-1])
+    inside = _interpreter(words["pid"])
+    dial, bulk = [await link.tunnel(*_split(words[each]), inside) for each in ("address", "bulk")]
+    return _hello(done.out, dial, bulk, node)
+
+
+def _hello(said: str, dial: str, bulk: str, node: str) -> Hello:
+    """What a machine `said` of its worker in the last two lines; `dial` and `bulk` are the tunnels to it."""
+    connection, hello = said.splitlines()[-2:]
     words = json.loads(hello)
-    address, bulk = words["address"], words["bulk"]
-    python = _interpreter(words["pid"])
-    dial, bulk_dial = [await link.tunnel(*_split(each), python) for each in (address, bulk)]
-    return Hello(address, bulk_dial, words["pid"], dial, "".join(connection.split()[2:3]), bulk, node)
+    return Hello(
+        words["address"],
+        bulk,
+        words["pid"],
+        dial,
+        "".join(connection.split()[2:3]),
+        words["bulk"],
+        node,
+        words["vcpus"],
+        words["memory_gb"],
+    )
 
 
 def _interpreter(pid: int) -> str:

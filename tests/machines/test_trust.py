@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,11 @@ def name() -> str:
     return socket.gethostname()
 
 
-def refusal(provider: sky.SSH) -> str:
+def refusal(provider: sky.SSH, options: sky.Options | None = None, **spec: Any) -> str:
     """Why a pool of one node cannot be opened."""
+    options = replace(options or sky.Options(), max_provision_attempts=1, provision_retry_delay=0)
     with pytest.raises(sky.ProvisioningError) as caught:
-        sky.Compute(provider=provider, nodes=1, max_provision_attempts=1, provision_retry_delay=0).open()
+        sky.Compute(provider=provider, nodes=1, options=options, **spec).open()
     return str(caught.value)
 
 
