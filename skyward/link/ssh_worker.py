@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from skyward.bootstrap import Mismatches, PhaseEvent, Plan, bootstrap, worker_environment
+from skyward.bootstrap import Facts, Mismatches, PhaseEvent, Plan, bootstrap, read_facts, worker_environment
 from skyward.bootstrap.script import root
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
@@ -74,6 +74,8 @@ echo "${{SSH_CONNECTION:-}}"
 cat "$node/hello"
 """
 
+_FACTS = "from skyward.bootstrap.facts import facts; print(facts())"
+
 _END = """
 {root}
 for node in "$root/nodes/{pool}".*; do
@@ -93,8 +95,9 @@ rm -rf "$node"
 class SSHWorker:
     """The worker, and the link to its machine. `node` sets the shell's variable of that name to its directory."""
 
-    def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str) -> None:
+    def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str, python: str | None = None) -> None:
         self.hello = hello
+        self._python = python
         self._access = access
         self._link = link
         self._node = node
@@ -120,7 +123,9 @@ class SSHWorker:
             python, variables = await _prepare(access, link, plan, report)
             async with asyncio.timeout(within):
                 hello = await _start(access, link, {**variables, **environment}, node, python)
-            return cls(access, link, hello, node)
+            for sentence in Mismatches(Facts(hello.python, python, {}, {}), access.target).at_join():
+                _logger.warning(sentence)
+            return cls(access, link, hello, node, python)
         except BaseException as error:
             await to_the_end(_stop(access, link, node))
             if isinstance(error, TimeoutError):
@@ -162,6 +167,15 @@ class SSHWorker:
             else:
                 return _reason(done.out.strip())
         return self._link.lost.result()
+
+    async def facts(self) -> Facts | None:
+        """What its environment is made of, found out now; None where it cannot be."""
+        if self._python is None:
+            return None
+        with contextlib.suppress(LinkError, LookupError, ValueError):
+            done = await self._link.run("sh", f"exec {shlex.quote(self._python)} -c '{_FACTS}'".encode())
+            return read_facts(json.loads(done.out.splitlines()[-1]))
+        return None
 
     async def reach(self, address: str) -> str:
         """Where to connect here, as `host:port`, to reach another address of its machine, which may be its own."""
@@ -208,8 +222,6 @@ async def _prepare(
     if plan is None:
         raise NodeStartError(f"{access.target} has no environment for the worker: name one, `python='/path/to/python'`")
     ready = await bootstrap(link, plan, report)
-    for sentence in Mismatches(ready.facts, access.target).at_join():
-        _logger.warning(sentence)
     return ready.facts.executable, worker_environment(plan, ready)
 
 
@@ -245,6 +257,7 @@ def _hello(said: str, dial: str, bulk: str, node: str) -> Hello:
         node,
         words["vcpus"],
         words["memory_gb"],
+        words["python"],
     )
 
 
