@@ -14,12 +14,22 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from skyward.bootstrap import Facts, Mismatches, PhaseEvent, Plan, bootstrap, read_facts, worker_environment
+from skyward.bootstrap import (
+    BootstrapError,
+    Facts,
+    Mismatches,
+    PhaseEvent,
+    Plan,
+    bootstrap,
+    read_facts,
+    worker_environment,
+)
 from skyward.bootstrap.script import root
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
+from skyward.link.ssh_disk import full_disk
 from skyward.link.ssh_transport import LinkError, to_the_end
 from skyward.provider import RemoteAccess, SSHAccess
 
@@ -37,7 +47,7 @@ _START = """
 set -u
 umask 077
 {node}
-mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life || exit
+mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life && head -c 65536 /dev/zero >../room && rm ../room || exit
 export SKYWARD_SCRATCH="$node"
 {exports}
 {{
@@ -55,7 +65,8 @@ done
 echo "${{SSH_CONNECTION:-}}"
 cat ../hello
 """
-"""Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
+"""A worker that could not say where it listens, for want of room, would be waited for: so room is tried first.
+Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
 
 _WATCH = """
 {node}
@@ -127,7 +138,10 @@ class SSHWorker:
                 _logger.warning(sentence)
             return cls(access, link, hello, node, python)
         except BaseException as error:
+            full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
             await to_the_end(_stop(access, link, node))
+            if full:
+                raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full) from None
             if isinstance(error, TimeoutError):
                 raise NodeStartError(f"the worker on {access.target} did not come up within {within:.0f} s") from None
             if isinstance(error, LinkError):
