@@ -146,7 +146,7 @@ def hears(host: str, port: int, *certificate: Path) -> bytes:
     anyone = ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     if certificate:
-        anyone.load_cert_chain(*certificate)
+        anyone.load_cert_chain(*map(str, certificate))
     with socket.create_connection((host, port), timeout=5) as plain:
         try:
             with anyone.wrap_socket(plain) as connection:
