@@ -5,7 +5,7 @@ import asyncio
 from skyward.bootstrap.script import root
 from skyward.link.ssh import SSHLink
 from skyward.link.ssh_transport import LinkError
-from skyward.provider import SSHAccess
+from skyward.provider import RemoteAccess
 
 __all__ = ["full_disk"]
 
@@ -23,7 +23,7 @@ _TIGHT = 1024 * 1024
 """KiB left with which a disk counts as full, in any case and where a program has said so: it removes what was cut."""
 
 
-async def full_disk(access: SSHAccess, link: SSHLink, said: str) -> str:
+async def full_disk(access: RemoteAccess, link: SSHLink, said: str) -> str:
     """One sentence, if the disk under our directory is full; "" otherwise. `said`: the error that came of it."""
     try:
         async with asyncio.timeout(_LOOK_WITHIN):
