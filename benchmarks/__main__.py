@@ -13,7 +13,7 @@ from benchmarks.figure import Figure
 from benchmarks.report import circumstances, replaced, report
 from benchmarks.settings import Settings
 
-MODULES = ("calls", "gather", "arrays", "broadcast", "streams", "imports", "cell", "pools", "mixed", "packing")
+MODULES = ("calls", "gather", "arrays", "broadcast", "streams", "imports", "cell", "pools", "mixed", "packing", "ssh")
 
 
 def main(args: Sequence[str] | None = None) -> None:

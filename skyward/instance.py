@@ -60,6 +60,7 @@ class InstanceInfo:
         worker: index of this worker process on the node.
         total_nodes: nodes in the pool.
         workers_per_node: worker processes on each node that run tasks.
+        vcpus, memory_gb: CPUs and memory (GiB) of this node; 0 where they are not known.
         accelerators: accelerators of this node.
         total_accelerators: accelerators of the pool.
         head_addr: address of the head node, for the other nodes.
@@ -74,6 +75,8 @@ class InstanceInfo:
     worker: int = 0
     total_nodes: int
     workers_per_node: int = 1
+    vcpus: float = 0
+    memory_gb: float = 0
     accelerators: float = 0
     total_accelerators: float = 0
     head_addr: str = "127.0.0.1"

@@ -70,6 +70,8 @@ class SSHAccess:
         directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
         grace: seconds without a connection after which the machine counts as lost.
         python: an interpreter there that has what a worker needs; None to set one up.
+        answer_within: seconds that it has to answer, once it runs; None to leave that to Skyward.
+        retry_every: seconds between attempts to connect to it; None for some that grow from a fraction of one.
     """
 
     host: str
@@ -82,6 +84,8 @@ class SSHAccess:
     directory: str | None = None
     grace: float = 30.0
     python: str | None = None
+    answer_within: float | None = None
+    retry_every: float | None = None
 
     @property
     def target(self) -> str:

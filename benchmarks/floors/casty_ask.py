@@ -30,14 +30,25 @@ async def answering(ctx: Context[int, Ping]) -> None:
 
 
 class CastyAsk:
-    """One process to ask, and a loop on a thread to ask it from, for a `with` block."""
+    """One process to ask, and a loop on a thread to ask it from, for a `with` block.
 
-    def __init__(self) -> None:
-        self._served = Served("casty_ask")
+    Args:
+        served: the process; one of its own if it is None.
+        dial: where to connect to reach it; its address if that is empty.
+    """
+
+    def __init__(self, served: Served | None = None, dial: str = "") -> None:
+        self._served = served or Served("casty_ask")
+        address, way = self._served.address, dial or self._served.address
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._client = Client(seeds=(self._served.address,), runtime=Runtime(threads=1), observer=_ignore)
+        self._client = Client(
+            seeds=(way,),
+            address_map=lambda wanted: way if wanted == address else wanted,
+            runtime=Runtime(threads=1),
+            observer=_ignore,
+        )
         self._run(self._enter())
         self._ref = self._client.ref(answering, "floor", at=self._served.address)
 

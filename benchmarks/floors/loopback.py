@@ -18,11 +18,16 @@ TAKE, READ, GIVE, STREAM = range(4)
 
 
 class Loopback:
-    """One process at the other end of a socket, for a `with` block."""
+    """One process at the other end of a socket, for a `with` block.
 
-    def __init__(self) -> None:
-        self._served = Served("loopback")
-        host, _, port = self._served.address.rpartition(":")
+    Args:
+        served: the process; one of its own if it is None.
+        dial: where to connect to reach it; its address if that is empty.
+    """
+
+    def __init__(self, served: Served | None = None, dial: str = "") -> None:
+        self._served = served or Served("loopback")
+        host, _, port = (dial or self._served.address).rpartition(":")
         self._socket = socket.create_connection((host, int(port)))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

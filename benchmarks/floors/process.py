@@ -2,17 +2,22 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Self
 
 __all__ = ["Served"]
 
 
 class Served:
-    """A running `python -m benchmarks.floors.<module>`, for a `with` block; `address` is what it printed."""
+    """A running `python -m benchmarks.floors.<module>`, for a `with` block; `address` is what it printed.
 
-    def __init__(self, module: str) -> None:
+    Args:
+        inside: a command that runs another on the machine where it is to be; none for this one.
+    """
+
+    def __init__(self, module: str, inside: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"benchmarks.floors.{module}"],
+            [*inside, sys.executable, "-m", f"benchmarks.floors.{module}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -4,8 +4,8 @@ A `Plan` is everything that a node needs. `script` is the text that makes it so,
 runs commands there, and `Mismatches` tells what differs from this process in the end.
 """
 
-from skyward.bootstrap.compare import Mismatches, modules_in
-from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events
+from skyward.bootstrap.compare import Mismatches, modules_in, words_in
+from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events, read_facts
 from skyward.bootstrap.includes import Includes, collect
 from skyward.bootstrap.plan import Plan, PluginStep, client_settings
 from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
@@ -31,6 +31,8 @@ __all__ = [
     "find_source",
     "modules_in",
     "read_events",
+    "read_facts",
     "script",
+    "words_in",
     "worker_environment",
 ]

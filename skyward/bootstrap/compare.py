@@ -1,5 +1,6 @@
 """What differs between this process and a node, for what a payload uses."""
 
+import contextlib
 import pickletools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from skyward.bootstrap.events import Facts
 from skyward.bootstrap.names import normalised
 
-__all__ = ["Mismatches", "distributions_of", "modules_in"]
+__all__ = ["Mismatches", "distributions_of", "modules_in", "words_in"]
 
 _SUBIMPORT = "\0 the module named next"
 
@@ -40,6 +41,16 @@ class Mismatches:
             f'defined here may not run there; leave Image(python="auto"), or use Python {theirs} here.'
         ]
 
+    def differing(self) -> dict[str, frozenset[str]]:
+        """What both have, in different minor versions: by distribution, the top-level modules that it brings."""
+        found: dict[str, set[str]] = {}
+        for top, names in _known().items():
+            for name in map(normalised, names):
+                ours, theirs = self._version_here(name), self._facts.packages.get(name)
+                if ours is not None and theirs is not None and _line(ours) != _line(theirs):
+                    found.setdefault(name, set()).add(top)
+        return {name: frozenset(tops) for name, tops in found.items()}
+
     def of(self, modules: Iterable[str]) -> list[str]:
         """One sentence for each distribution behind `modules` that the node lacks, or has in another minor version."""
         return [sentence for name in distributions_of(modules) for sentence in self._of(name)]
@@ -54,8 +65,9 @@ class Mismatches:
         if theirs is None:
             yield f"{name} {ours} is used here and is not installed on {self._where}; add it with `--pip {name}`."
         else:
-            fix = f"--pip {name}=={ours.partition('+')[0]}"
-            yield f"{self._where} has {name} {theirs} and this process {ours}; `{fix}` makes them the same."
+            same = f"{name}=={ours.partition('+')[0]}"
+            fix = f'`Image(pip=["{same}"])` or `--pip {same}`'
+            yield f"{self._where} has {name} {theirs} and this process {ours}; {fix} makes them the same."
 
     def _version_here(self, name: str) -> str | None:
         if self._here is not None:
@@ -95,6 +107,16 @@ def modules_in(data: bytes | bytearray | memoryview) -> set[str]:
     except ValueError:
         pass
     return modules - {"", _SUBIMPORT}
+
+
+def words_in(data: bytes | bytearray | memoryview) -> set[str]:
+    """Every string in a pickle, up to its first dot: among them what its functions import."""
+    words: set[str] = set()
+    with contextlib.suppress(ValueError):  # it is no pickle, or ends early
+        for _, argument, _ in pickletools.genops(bytes(data)):
+            if isinstance(argument, str):
+                words.update(part.partition(".")[0] for part in argument.split(" ", 1))
+    return words
 
 
 def _named(module: str, name: str) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "Waiting",
     "read_event",
     "read_events",
+    "read_facts",
 ]
 
 type Phase = Literal["env", "apt", "uv", "deps", "skyward", "includes", "plugins", "worker"]
@@ -88,6 +89,11 @@ class Ready:
 type Event = PhaseEvent | Missing | Waiting | Ready
 
 
+def read_facts(said: Mapping[str, Any]) -> Facts:
+    """The facts that a node tells as JSON."""
+    return Facts(said["python"], said["executable"], dict(said["packages"]), dict(said["variables"]))
+
+
 def read_events(lines: Iterable[str]) -> Iterator[Event]:
     """The events among `lines`, in order. What else is printed, and a line that was cut, is left out."""
     return (event for line in lines if (event := read_event(line)) is not None)
@@ -113,9 +119,7 @@ def _event(said: dict[str, Any]) -> Event | None:
         case "waiting":
             return Waiting()
         case "ready":
-            facts = said["facts"]
-            packages, variables = dict(facts["packages"]), dict(facts["variables"])
-            return Ready(str(said["directory"]), Facts(facts["python"], facts["executable"], packages, variables))
+            return Ready(str(said["directory"]), read_facts(said["facts"]))
     return None
 
 

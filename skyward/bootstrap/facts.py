@@ -15,22 +15,27 @@ from pathlib import Path
 
 from skyward.bootstrap.names import normalised
 
-__all__ = ["main"]
+__all__ = ["facts", "main"]
 
 
 def main(path: str, image_hash: str, *names: str) -> None:
     """Write the file, whole or not at all."""
     import_module("skyward.worker.__main__")
+    part = Path(f"{path}.new")
+    part.write_text(f"{image_hash}\n{facts(*names)}\n")
+    part.replace(path)
+
+
+def facts(*names: str) -> str:
+    """What `events.Facts` describes, as JSON."""
     found = {normalised(each.name): each.version for each in distributions() if each.name}
-    facts = {
+    said = {
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": dict(sorted(found.items())),
         "variables": {name: os.environ[name] for name in names if name in os.environ},
     }
-    part = Path(f"{path}.new")
-    part.write_text(f"{image_hash}\n{json.dumps(facts)}\n")
-    part.replace(path)
+    return json.dumps(said)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.control import machine_messages as machines
 from skyward.control.clustering import Clustering
+from skyward.control.differences import Differences
 from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
+from skyward.provider import LocalAccess
 from skyward.wire.messages import Clustered, Event, Fetched, Peered, Reported, Topology
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Fleet:
         self._tell = tell
         self._heard = heard
         self._reported = reported
+        self._differences = Differences()
         self._owners: dict[int, Launcher] = {}
         self._instances: dict[int, Instance] = {}
         self._brought_up: dict[int, Node] = {}
@@ -87,6 +90,7 @@ class Fleet:
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self._differences.close()
         if self.clustering is not None:
             await self.clustering.close()
         await asyncio.gather(*(node.close() for node in self._brought_up.values()))
@@ -120,6 +124,8 @@ class Fleet:
     async def _bring_up(self, machine: int, rank: int) -> None:
         node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
+        if not isinstance(node.instance.access, LocalAccess):
+            node.on_code = self._differences.look
         was_there = node.standing is not None
         self.entering += was_there
         try:
@@ -130,7 +136,7 @@ class Fleet:
         else:
             self.entering -= was_there
             self.entered += was_there
-            self._tell(machines.Joined(machine))
+            self._tell(machines.Joined(machine, self._owners[machine].found(node)))
             node.release()
             if self.clustering is not None:
                 self.clustering.add(node)
@@ -145,6 +151,7 @@ class Fleet:
         node, instance = self._brought_up.pop(machine, None), self._instances.get(machine)
         try:
             if node is not None:
+                self._differences.forget(node)
                 if self.clustering is not None:
                     await self.clustering.leave(node)
                 await node.close()

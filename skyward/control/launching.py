@@ -13,7 +13,7 @@ from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
-from skyward.provider import Cluster, Instance, LocalAccess
+from skyward.provider import Access, Cluster, Instance, LocalAccess, SSHAccess
 from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
 
@@ -54,7 +54,8 @@ class Launcher:
         start = self._options.bootstrap_timeout or START_TIMEOUT
         if all(provider_config(spec).name == "local" for spec in self._specs):
             return start
-        return 2 * start + max(spec.image.bootstrap_timeout for spec in self._specs)  # to connect, and to start
+        connect = self._options.ssh_timeout or start
+        return connect + start + max(spec.image.bootstrap_timeout for spec in self._specs)
 
     @property
     def standing(self) -> int:
@@ -69,8 +70,8 @@ class Launcher:
     def group(self) -> Group:
         """The group as scaling sees it. What the spec leaves open is as the offer has it."""
         offered = next(iter(self._offers.values()))
-        spec, kind = offered.spec, offered.offer.instance_type
-        resources = {"CPU": kind.vcpus, "memory": kind.memory_gb, **spec.node_resources}
+        spec = offered.spec
+        resources = _resources(offered)
         return Group(
             self._group,
             self.nodes.min,
@@ -147,10 +148,27 @@ class Launcher:
         self._instances.update((instance.id, place) for instance in instances)
         return instances
 
+    def found(self, node: Node) -> Mapping[str, float]:
+        """What a node turned out to have, of that which neither its spec nor its offer says."""
+        told = {**self._offers[self._instances[node.instance.id]].spec.resources, **self._told(node)}
+        return {name: amount for name, amount in node.measured.items() if name not in told}
+
+    def _told(self, node: Node) -> Mapping[str, float]:
+        resources = _resources(self._offers[self._instances[node.instance.id]])
+        return {name: amount for name, amount in resources.items() if amount}
+
     def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
         """The node of a machine, not started yet."""
         standing = self._workers.pop(instance.id, None)
+        instance = replace(instance, access=self._entered(instance.access))
         return Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
+
+    def _entered(self, access: Access | None) -> Access | None:
+        """How a machine is entered, as the options have it where they say."""
+        if not isinstance(access, SSHAccess):
+            return access
+        within, every = self._options.ssh_timeout, self._options.ssh_retry_interval
+        return replace(access, answer_within=within or access.answer_within, retry_every=every or access.retry_every)
 
     async def start(self, node: Node) -> None:
         """Start a node's worker and connect to it.
@@ -218,10 +236,13 @@ class Launcher:
         accelerator = accelerator_info(self._spec_of(node.instance))
         accelerators = 0 if accelerator is None else accelerator.count
         processes = self._options.worker.resolved_executor == "process"
+        resources = {**node.measured, **self._told(node)}
         info = InstanceInfo(
             node=node.rank,
             total_nodes=total,
             workers_per_node=self._options.worker.concurrency if processes else 1,
+            vcpus=resources.get("CPU", 0),
+            memory_gb=resources.get("memory", 0),
             accelerators=accelerators,
             total_accelerators=accelerators * total,
             head_addr=head,
@@ -234,6 +255,12 @@ class Launcher:
             network=NetworkInfo(interface=node.instance.interface),
         )
         return info.to_json()
+
+
+def _resources(offered: Offered) -> Mapping[str, float]:
+    """What a machine at a place is known to have. What the spec leaves open is as the offer has it."""
+    kind = offered.offer.instance_type
+    return {"CPU": kind.vcpus, "memory": kind.memory_gb, **offered.spec.node_resources}
 
 
 def _by_rank(machine: MachineEntry) -> tuple[bool, int]:

@@ -1,7 +1,7 @@
 """What the reconciler is told about machines, and what it says must be done about them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skyward.control.places import Place
 
@@ -62,9 +62,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The worker on a machine is connected."""
+    """The worker on a machine is connected. `found`: resources that it has and its group was not known to have."""
 
     machine: int
+    found: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from skyward.bootstrap import PhaseEvent, Plan
+from skyward.bootstrap import Facts, PhaseEvent, Plan
 from skyward.control.work import Work
 from skyward.journal import WorkerEntry
 from skyward.link.bulk import BulkPath
@@ -66,6 +66,8 @@ class Node:
         received: bytes of blobs that were brought to it.
         sent: those of them that were sent from here.
         spreading: what brings large blobs to it; None where all of them are sent from here.
+        on_code: is told of a task whose function the node did not have before.
+        measured: resources that its machine was found to have, where the provider does not know.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class Node:
         self.phase = "requested"
         self.received = self.sent = 0
         self.spreading: Spreading | None = None
+        self.measured: Mapping[str, float] = {}
+        self.on_code: Callable[[Node, Work], None] | None = None
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing
@@ -122,6 +126,7 @@ class Node:
             self._worker = await start_worker(access, {**environment, **secret}, within, plan, self._report)
         hello = self._worker.hello
         self.address = hello.address
+        self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
         self.phase = "joining"
@@ -176,6 +181,10 @@ class Node:
         """The blobs that are on the node for sure."""
         return frozenset(self._holdings) - self._arriving.keys()
 
+    async def facts(self) -> Facts | None:
+        """What its environment is made of; None where that is this process's own, or cannot be found out."""
+        return None if self._worker is None else await self._worker.facts()
+
     async def reach(self, address: str) -> str:
         """Where to connect here to reach an address of its machine."""
         if self._worker is None:
@@ -228,6 +237,8 @@ class Node:
         if code.digest not in self._codes:
             self._codes.add(code.digest)
             self.tell(Code(code.digest, code.outgoing.payload, code.name))
+            if self.on_code is not None:
+                self.on_code(self, work)
         stream = work.stream is not None
         self.tell(
             Submit(

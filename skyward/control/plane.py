@@ -52,6 +52,7 @@ class ControlPlane:
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
+        self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
         self._looked_at = float("-inf")
         self._look_at: float | None = None
@@ -93,6 +94,7 @@ class ControlPlane:
             case Tick():
                 self._tick(now, effects)
             case _:
+                self._learn(message)
                 self._reconcile(message, now, effects)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
@@ -150,6 +152,20 @@ class ControlPlane:
         if isinstance(message, machines.Lost) and any(self._missing(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 
+    def _learn(self, message: machines.Message) -> None:
+        """Take note of what a machine was found to have. Its group has the most that any of its nodes has."""
+        match message:
+            case machines.Gone(number):
+                self._found.pop(number, None)
+            case machines.Joined(number, found) if found and (machine := self.reconciler.book.machines.get(number)):
+                self._found[number] = found
+                group = self.groups[machine.group]
+                most = {name: max(had, group.resources.get(name, 0.0)) for name, had in found.items()}
+                self.groups[group.name] = replace(group, resources={**group.resources, **most})
+                self.tasks.groups = tuple(self.groups.values())
+            case _:
+                pass
+
     def _missing(self, group: str) -> bool:
         return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
 
@@ -158,7 +174,8 @@ class ControlPlane:
         if machine is not None and machine.asked and machine.since == now:
             took = now - machine.asked[0]
             self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
-        joined = tasks.NodeJoined(rank, group.slots, group.name, group.resources, group.capabilities)
+        resources = {**group.resources, **self._found.get(number, {})}
+        joined = tasks.NodeJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._do_task(joined, now, effects)
 
     def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[Effect]) -> None:

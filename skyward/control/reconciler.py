@@ -117,7 +117,7 @@ class Reconciler:
             case Refused(numbers, reason):
                 for number in numbers:
                     self._refused(number, reason, now, effects)
-            case Joined(number):
+            case Joined(number, _):
                 self._joined(number, now, effects)
             case Failed(number, reason):
                 self._ended(number, reason, now, effects)

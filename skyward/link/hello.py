@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from skyward.bootstrap.events import Facts
+
 __all__ = ["Hello", "WorkerProcess"]
 
 
@@ -18,6 +20,8 @@ class Hello:
         machine: the address at which its machine was reached; "" where it is this one.
         bulk_there: `host:port` of its bulk path, as it has it itself.
         directory: its own, by which it can be entered again; "" where it cannot.
+        vcpus, memory_gb: what its machine has; 0 where the provider knows that.
+        python: its version; "" where it is ours.
     """
 
     address: str
@@ -27,6 +31,9 @@ class Hello:
     machine: str = ""
     bulk_there: str = ""
     directory: str = ""
+    vcpus: float = 0
+    memory_gb: float = 0
+    python: str = ""
 
 
 class WorkerProcess(Protocol):
@@ -36,6 +43,9 @@ class WorkerProcess(Protocol):
 
     async def exited(self) -> str:
         """Why it ended, once it has."""
+
+    async def facts(self) -> Facts | None:
+        """What its environment is made of; None where that is ours, or cannot be found out."""
 
     async def reach(self, address: str) -> str:
         """Where to connect here, as `host:port`, to reach another address of its machine."""

@@ -94,6 +94,9 @@ class LocalWorker:
             return f"its process was killed by {signal.Signals(-status).name}"
         return f"its process ended with status {status}"
 
+    async def facts(self) -> None:
+        """Nothing: it is the environment of this process."""
+
     async def reach(self, address: str) -> str:
         """The address itself: it is of this machine."""
         return address

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,13 +17,13 @@ from skyward.link.exec_transport import ExecTransport
 from skyward.link.ssh_asyncssh import AsyncSSH
 from skyward.link.ssh_openssh import OpenSSH, openssh_here
 from skyward.link.ssh_transport import Completed, LinkError, Transport, to_the_end
-from skyward.provider import ExecAccess, RemoteAccess
+from skyward.provider import ExecAccess, RemoteAccess, SSHAccess
 
 __all__ = ["SSHLink"]
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 2.0
-"""Seconds between attempts to connect again: doubled from the first to the longest."""
+"""Seconds between attempts to connect: doubled from the first to the longest, unless the access says otherwise."""
 
 _PORTS = 5
 """Ports tried for a tunnel: another program may take one between our look and its use."""
@@ -65,7 +65,7 @@ class SSHLink:
         Raises:
             NodeStartError: it did not answer `within` so many seconds, or refuses us, or is not who it should be.
         """
-        pause = _FIRST_PAUSE
+        pauses = _pauses(access)
         said = f"{access.target} cannot be reached"
         try:
             async with asyncio.timeout(within):
@@ -76,8 +76,7 @@ class SSHLink:
                         if error.final:
                             raise NodeStartError(str(error)) from None
                         said = str(error)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    await asyncio.sleep(next(pauses))
         except TimeoutError:
             raise NodeStartError(f"{said}; gave up after {within:.0f} s") from None
 
@@ -156,8 +155,7 @@ class SSHLink:
             self._settled.set()
 
     async def _again(self) -> Transport:
-        pause = _FIRST_PAUSE
-        while True:
+        for pause in _pauses(self._access):
             try:
                 transport = await _connect(self._access)
                 try:
@@ -172,7 +170,7 @@ class SSHLink:
             else:
                 return transport
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("pauses have no end")
 
     async def close(self) -> None:
         """End the connection and its tunnels. Twice does no harm."""
@@ -184,6 +182,15 @@ class SSHLink:
         self._lose("the connection was closed")
         with contextlib.suppress(LinkError):
             await self._transport.close()
+
+
+def _pauses(access: RemoteAccess) -> Iterator[float]:
+    """Seconds before each next attempt to connect, without end."""
+    fixed = access.retry_every if isinstance(access, SSHAccess) else None
+    pause = fixed or _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = fixed or min(2 * pause, _LONGEST_PAUSE)
 
 
 async def _connect(access: RemoteAccess) -> Transport:

@@ -14,14 +14,24 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from skyward.bootstrap import Mismatches, PhaseEvent, Plan, bootstrap, worker_environment
+from skyward.bootstrap import (
+    BootstrapError,
+    Facts,
+    Mismatches,
+    PhaseEvent,
+    Plan,
+    bootstrap,
+    read_facts,
+    worker_environment,
+)
 from skyward.bootstrap.script import root
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello
 from skyward.link.ssh import SSHLink
+from skyward.link.ssh_disk import full_disk
 from skyward.link.ssh_transport import LinkError, to_the_end
-from skyward.provider import RemoteAccess
+from skyward.provider import RemoteAccess, SSHAccess
 
 __all__ = ["SSHWorker", "end_workers"]
 
@@ -37,7 +47,7 @@ _START = """
 set -u
 umask 077
 {node}
-mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life || exit
+mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life && head -c 65536 /dev/zero >../room && rm ../room || exit
 export SKYWARD_SCRATCH="$node"
 {exports}
 {{
@@ -55,7 +65,8 @@ done
 echo "${{SSH_CONNECTION:-}}"
 cat ../hello
 """
-"""Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
+"""A worker that could not say where it listens, for want of room, would be waited for: so room is tried first.
+Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
 
 _WATCH = """
 {node}
@@ -70,8 +81,11 @@ cat status
 _LOOK = """
 {node}
 pid=$(cat "$node/pid") && kill -0 "$pid" || exit 4
-echo "$pid ${{SSH_CONNECTION:-}}"
+echo "${{SSH_CONNECTION:-}}"
+cat "$node/hello"
 """
+
+_FACTS = "from skyward.bootstrap.facts import facts; print(facts())"
 
 _END = """
 {root}
@@ -92,8 +106,9 @@ rm -rf "$node"
 class SSHWorker:
     """The worker, and the link to its machine. `node` sets the shell's variable of that name to its directory."""
 
-    def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str) -> None:
+    def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str, python: str | None = None) -> None:
         self.hello = hello
+        self._python = python
         self._access = access
         self._link = link
         self._node = node
@@ -107,8 +122,11 @@ class SSHWorker:
         plan: Plan | None,
         report: Callable[[PhaseEvent], None] | None,
     ) -> Self:
-        """See `launch.start_worker`. Connecting and starting have `within` seconds each; the plan has its own."""
-        link = await SSHLink.open(access, within)
+        """See `launch.start_worker`. Connecting has `within` seconds, unless the access says otherwise, and starting;
+        the plan has its own.
+        """
+        answer_within = access.answer_within if isinstance(access, SSHAccess) else None
+        link = await SSHLink.open(access, answer_within or within)
         node = (
             f"{root(access.directory)}; node=$root/nodes/{environment.get('SKYWARD_POOL', '')}.{secrets.token_hex(6)}"
         )
@@ -116,9 +134,14 @@ class SSHWorker:
             python, variables = await _prepare(access, link, plan, report)
             async with asyncio.timeout(within):
                 hello = await _start(access, link, {**variables, **environment}, node, python)
-            return cls(access, link, hello, node)
+            for sentence in Mismatches(Facts(hello.python, python, {}, {}), access.target).at_join():
+                _logger.warning(sentence)
+            return cls(access, link, hello, node, python)
         except BaseException as error:
+            full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
             await to_the_end(_stop(access, link, node))
+            if full:
+                raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full) from None
             if isinstance(error, TimeoutError):
                 raise NodeStartError(f"the worker on {access.target} did not come up within {within:.0f} s") from None
             if isinstance(error, LinkError):
@@ -138,8 +161,7 @@ class SSHWorker:
                 done = await link.run("sh", _LOOK.format(node=worker.directory).encode())
                 if done.status:
                     raise NodeStartError(f"the worker on {access.target} is gone: nobody spoke to it for too long")
-                pid, *connection = done.out.split()
-                python = _interpreter(int(pid))
+                python = _interpreter(json.loads(done.out.splitlines()[-1])["pid"])
                 dial, bulk = [await link.tunnel(*_split(each), python) for each in (worker.address, worker.bulk)]
         except (TimeoutError, LinkError) as error:
             await to_the_end(link.close())
@@ -147,9 +169,7 @@ class SSHWorker:
         except BaseException:
             await to_the_end(link.close())
             raise
-        machine = "".join(connection[2:3])
-        hello = Hello(worker.address, bulk, int(pid), dial, machine, worker.bulk, worker.directory)
-        return cls(access, link, hello, worker.directory)
+        return cls(access, link, _hello(done.out, dial, bulk, worker.directory), worker.directory)
 
     async def exited(self) -> str:
         """Why it ended, or was lost, once it has."""
@@ -161,6 +181,15 @@ class SSHWorker:
             else:
                 return _reason(done.out.strip())
         return self._link.lost.result()
+
+    async def facts(self) -> Facts | None:
+        """What its environment is made of, found out now; None where it cannot be."""
+        if self._python is None:
+            return None
+        with contextlib.suppress(LinkError, LookupError, ValueError):
+            done = await self._link.run("sh", f"exec {shlex.quote(self._python)} -c '{_FACTS}'".encode())
+            return read_facts(json.loads(done.out.splitlines()[-1]))
+        return None
 
     async def reach(self, address: str) -> str:
         """Where to connect here, as `host:port`, to reach another address of its machine, which may be its own."""
@@ -207,8 +236,6 @@ async def _prepare(
     if plan is None:
         raise NodeStartError(f"{access.target} has no environment for the worker: name one, `python='/path/to/python'`")
     ready = await bootstrap(link, plan, report)
-    for sentence in Mismatches(ready.facts, access.target).at_join():
-        _logger.warning(sentence)
     return ready.facts.executable, worker_environment(plan, ready)
 
 
@@ -224,12 +251,28 @@ async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, 
     done = await link.run("sh", script.encode())  # as its input: what a command says, others on the machine can see
     if done.status:
         raise NodeStartError((done.out + done.err).strip() or f"the worker did not start (status {done.status})")
-    connection, hello = done.out.splitlines()[-2:]
+    words = json.loads(done.out.splitlines()[-1])
+    inside = _interpreter(words["pid"])
+    dial, bulk = [await link.tunnel(*_split(words[each]), inside) for each in ("address", "bulk")]
+    return _hello(done.out, dial, bulk, node)
+
+
+def _hello(said: str, dial: str, bulk: str, node: str) -> Hello:
+    """What a machine `said` of its worker in the last two lines; `dial` and `bulk` are the tunnels to it."""
+    connection, hello = said.splitlines()[-2:]
     words = json.loads(hello)
-    address, bulk = words["address"], words["bulk"]
-    python = _interpreter(words["pid"])
-    dial, bulk_dial = [await link.tunnel(*_split(each), python) for each in (address, bulk)]
-    return Hello(address, bulk_dial, words["pid"], dial, "".join(connection.split()[2:3]), bulk, node)
+    return Hello(
+        words["address"],
+        bulk,
+        words["pid"],
+        dial,
+        "".join(connection.split()[2:3]),
+        words["bulk"],
+        node,
+        words["vcpus"],
+        words["memory_gb"],
+        words["python"],
+    )
 
 
 def _interpreter(pid: int) -> str:

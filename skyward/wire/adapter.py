@@ -318,6 +318,8 @@ _FIELDS: Mapping[type[Any], Mapping[str, Callable[[object, str], Any]]] = {
         "directory": optional(named),
         "grace": amount,
         "python": optional(named),
+        "answer_within": optional(amount),
+        "retry_every": optional(amount),
     },
     Instance: {
         "id": named,

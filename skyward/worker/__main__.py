@@ -30,6 +30,7 @@ from skyward.wire.messages import Commands, Exchange
 from skyward.worker.agent import Agent
 from skyward.worker.bulk import BulkServer
 from skyward.worker.context import current_task_number
+from skyward.worker.hardware import memory_gb, vcpus
 from skyward.worker.lease import Lease
 from skyward.worker.output import capture_descriptors, replace_streams
 
@@ -79,6 +80,8 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
             "bulk": bulk.address,
             "pid": os.getpid(),
             "python": sys.version.split()[0],
+            "vcpus": vcpus(),
+            "memory_gb": memory_gb(),
         }
         with os.fdopen(announce, "w") as out:
             out.write(json.dumps(hello) + "\n")

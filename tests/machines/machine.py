@@ -7,12 +7,14 @@ what then remains is the bridge of the run, which `Network.close` removes. A run
 """
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -97,6 +99,7 @@ class Machine:
     host_key: str = ""
     _private_key: str = ""
     _link: str = ""
+    _wire: subprocess.Popen[str] | None = None
     _process: subprocess.Popen[str] | None = None
 
     def boot(self) -> None:
@@ -133,12 +136,40 @@ class Machine:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} has no network of its own")
             time.sleep(0.002)
-        _run("ip", "link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", str(self._process.pid))
+        if self.network.wire is None:
+            peer = ("type", "veth", "peer", "name", "eth0", "netns", str(self._process.pid))
+            _run("ip", "link", "add", self._link, *peer)
+        else:
+            self._lay_wire(self.network.wire)
         _run("ip", "link", "set", self._link, "master", self.network.name, "up")
         _run(*inside, "addr", "add", f"{self.address}/24", "dev", "eth0")
         _run(*inside, "link", "set", "eth0", "up")
         _run(*inside, "link", "set", "lo", "up")
         _run(*inside, "route", "add", "default", "via", self.network.address)
+
+    def _lay_wire(self, program: Path) -> None:
+        """Instead of a cable, a process that carries each frame, and may delay or lose it."""
+        assert self._process is not None
+        far = f"{self._link}w"
+        for tap in (self._link, far):
+            _run("ip", "tuntap", "add", tap, "mode", "tap")
+        self._wire = subprocess.Popen(
+            [sys.executable, str(program), self._link, far], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._wire.stdout is not None
+        if self._wire.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"{program} did not start")
+        _run("ip", "link", "set", far, "netns", str(self._process.pid), "name", "eth0")
+
+    def disturb(self, **faults: float) -> None:
+        """Have its wire do so from now on: `delay` and `jitter` in seconds each way, and a `loss` between 0 and 1."""
+        assert self._wire is not None
+        assert self._wire.stdin is not None
+        assert self._wire.stdout is not None
+        self._wire.stdin.write(json.dumps(faults) + "\n")
+        self._wire.stdin.flush()
+        if self._wire.stdout.readline().strip() != "ok":
+            raise RuntimeError("the wire is gone")
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _READY_WITHIN
@@ -227,14 +258,25 @@ class Machine:
         self._process.kill()
         self._process.wait()
         self._process = None
+        if self._wire is not None:
+            self._wire.kill()
+            self._wire.communicate()
+            self._wire = None
+            with contextlib.suppress(RuntimeError):  # it went with the process that carried it
+                _run("ip", "link", "del", self._link)
 
 
 @dataclass(slots=True)
 class Network:
-    """A bridge, with an address of its own here, and the machines on it."""
+    """A bridge, with an address of its own here, and the machines on it.
+
+    Attributes:
+        wire: the program that carries what goes to and from machines added from now on; None for plain cables.
+    """
 
     name: str = field(default_factory=lambda: f"sky{secrets.token_hex(3)}")
     machines: list[Machine] = field(default_factory=list)
+    wire: Path | None = None
     state: Path = field(init=False)
     key: Path = field(init=False)
     public_key: str = field(init=False)

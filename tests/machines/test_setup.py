@@ -5,13 +5,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
 from tests.local.bootstrapping import make_wheel, repack
-from tests.machines.conftest import hosts
+from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
@@ -96,3 +97,36 @@ def test_a_phase_that_fails_names_itself(network: Network, wheels: Path) -> None
     )
     with pytest.raises(sky.ProvisioningError, match=r"(?s)bootstrap phase 'deps' failed.*nowhere-to-be-found"):
         pool.open()
+
+
+@sky.function
+def plotted() -> str:
+    import matplotlib as plots
+
+    return str(plots.VERSION)  # type: ignore[attr-defined]  # the one that the test made
+
+
+@sky.function
+def plain() -> int:
+    return 1
+
+
+def test_another_version_of_what_a_payload_uses_is_told_once(
+    network: Network, wheels: Path, caplog: pytest.LogCaptureFixture, wait_for: Wait
+) -> None:
+    """Of two packages that are older there, that which a function imports; and not before, nor again."""
+    make_wheel(wheels, "matplotlib", "1.5")
+    make_wheel(wheels, "numpy", "1.5")
+    machine = bare(network)
+    provider = replace(hosts(network), python=None)
+    with sky.Compute(provider=provider, nodes=1, image=sky.Image(pip=["matplotlib", "numpy"])) as pool:
+        assert plain() >> pool == 1
+        assert plotted() >> pool == "1.5"
+        wait_for(lambda: "has matplotlib 1.5" in caplog.text, "the warning")
+        assert sky.function(lambda: __import__("matplotlib").VERSION)() >> pool == "1.5"
+    told = [record.getMessage() for record in caplog.records if "this process" in record.getMessage()]
+    here = version("matplotlib")
+    assert told == [
+        f"root@{machine.address} has matplotlib 1.5 and this process {here}; "
+        f'`Image(pip=["matplotlib=={here}"])` or `--pip matplotlib=={here}` makes them the same.'
+    ]

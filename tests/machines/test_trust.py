@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from skyward.link.launch import start_worker
 from skyward.provider import Cluster, InstanceType, Offer
 from skyward.wire.bulk import GET, MISSING, Request
 from skyward.wire.messages import Shutdown
+from skyward.wire.trust import Authority
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
 
@@ -29,10 +31,11 @@ def name() -> str:
     return socket.gethostname()
 
 
-def refusal(provider: sky.SSH) -> str:
+def refusal(provider: sky.SSH, options: sky.Options | None = None, **spec: Any) -> str:
     """Why a pool of one node cannot be opened."""
+    options = replace(options or sky.Options(), max_provision_attempts=1, provision_retry_delay=0)
     with pytest.raises(sky.ProvisioningError) as caught:
-        sky.Compute(provider=provider, nodes=1, max_provision_attempts=1, provision_retry_delay=0).open()
+        sky.Compute(provider=provider, nodes=1, options=options, **spec).open()
     return str(caught.value)
 
 
@@ -122,10 +125,28 @@ def test_a_worker_is_not_on_the_network(network: Network) -> None:
             assert hears(machine.address, port) == b""
 
 
-def hears(host: str, port: int) -> bytes:
-    """What a port answers to a stranger who speaks TLS, and shows no certificate."""
+def test_a_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path) -> None:
+    """Even one whose authority bears the same name."""
+    machine = network.add()
+    with sky.Compute(provider=hosts(network), nodes=1, name="same") as pool:
+        assert name() >> pool == machine.name
+        other = Authority("same", b"o" * 32).issue("node")
+        files = {kind: tmp_path / kind for kind in ("cert", "key")}
+        files["cert"].write_bytes(other.cert)
+        files["key"].write_bytes(other.key)
+        of_cluster = {port for host, port in worker_ports(machine) if host == machine.address}
+        assert of_cluster
+        for port in of_cluster:
+            assert hears(machine.address, port, files["cert"], files["key"]) == b""
+        assert name() >> pool == machine.name
+
+
+def hears(host: str, port: int, *certificate: Path) -> bytes:
+    """What a port answers to a stranger who speaks TLS, and shows no certificate or the one in those files."""
     anyone = ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    if certificate:
+        anyone.load_cert_chain(*map(str, certificate))
     with socket.create_connection((host, port), timeout=5) as plain:
         try:
             with anyone.wrap_socket(plain) as connection:

@@ -10,7 +10,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from skyward.bootstrap import Facts, Mismatches, modules_in
+from skyward.bootstrap import Facts, Mismatches, modules_in, words_in
 from skyward.bootstrap.compare import distributions_of
 
 HERE = {"numpy": "2.1.0", "pandas": "2.2.3", "torch": "2.6.0+cu128", "cloudpickle": "3.1.1"}
@@ -30,11 +30,13 @@ def test_another_python_is_told_at_join() -> None:
 def test_only_what_a_payload_uses_is_told_and_once() -> None:
     node = mismatches(numpy="1.26.4", pandas="1.0")
     assert node.of(["json", "numpy.random.mtrand", "my_own_module"]) == [
-        "node 3 has numpy 1.26.4 and this process 2.1.0; `--pip numpy==2.1.0` makes them the same."
+        'node 3 has numpy 1.26.4 and this process 2.1.0; `Image(pip=["numpy==2.1.0"])` or `--pip numpy==2.1.0` '
+        "makes them the same."
     ]
     assert node.of(["numpy"]) == []
     assert node.of(["numpy", "pandas.core.frame"]) == [
-        "node 3 has pandas 1.0 and this process 2.2.3; `--pip pandas==2.2.3` makes them the same."
+        'node 3 has pandas 1.0 and this process 2.2.3; `Image(pip=["pandas==2.2.3"])` or `--pip pandas==2.2.3` '
+        "makes them the same."
     ]
 
 
@@ -52,6 +54,24 @@ def test_versions_are_looked_up_where_they_are_not_given() -> None:
     node = Mismatches(Facts("3.13.0", "/x", {"numpy": "0.1"}, {}))
     (told,) = node.of(["numpy"])
     assert told.startswith(f"the node has numpy 0.1 and this process {np.__version__}; ")
+
+
+def test_what_differs_at_all() -> None:
+    assert mismatches(numpy="1.26.4", nowhere="0.1").differing() == {"numpy": {"numpy"}}
+
+
+def test_the_words_in_a_pickled_function() -> None:
+    """What is imported inside of it counts too, which no reference by name shows."""
+
+    def plot() -> object:
+        import matplotlib.pyplot
+
+        return matplotlib.pyplot.figure()
+
+    words = words_in(cloudpickle.dumps(plot))
+    assert "matplotlib" in words
+    assert "numpy" not in words
+    assert isinstance(words_in(b"no pickle"), set)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""A pool far away: 100 ms, jitter and lost packets between it and its machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import skyward as sky
+from tests.machines.conftest import hosts
+from tests.machines.machine import Network
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(300)]
+
+WIRE = Path(__file__).parents[3] / "shared/tools/wire.py"
+
+
+@pytest.fixture
+def far(network: Network) -> Network:
+    if not WIRE.is_file():
+        pytest.skip(f"there is no {WIRE}, which disturbs the network")
+    network.wire = WIRE
+    return network
+
+
+@sky.function
+def speak(n: int) -> int:
+    for number in range(n):
+        print(f"line {number}")
+    return n
+
+
+@sky.function
+def ticks(n: int) -> Iterator[int]:
+    yield from range(n)
+
+
+@sky.function
+def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    return data * 2
+
+
+def test_latency_jitter_and_loss_lose_and_double_nothing(far: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = far.add()
+    machine.disturb(delay=0.1, jitter=0.02, loss=0.01)
+    data = np.random.default_rng(0).integers(0, 100, 2_000_000, dtype=np.uint8)
+    with sky.Compute(provider=hosts(far), nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+        sending = pool.start(doubled(data))
+        assert speak(300) >> pool == 300
+        assert list(ticks(2000) >> pool) == list(range(2000))
+        assert sky.gather(*(speak(1) for _ in range(20))) >> pool == (1,) * 20
+        assert np.array_equal(sending.future.result(120), data * 2)
+    said = [line.rpartition("] ")[2] for line in capsys.readouterr().out.splitlines() if "line " in line]
+    assert sorted(said) == sorted([f"line {number}" for number in range(300)] + ["line 0"] * 20)
