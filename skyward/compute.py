@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
@@ -25,6 +25,7 @@ from skyward.control.work import Sink
 from skyward.dispatch import Dispatcher
 from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, PoolClosedError, SpecError
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
+from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.values import FrozenMap, closest, number
@@ -45,7 +46,7 @@ _numbers = itertools.count(1)
 _open: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
 
-class Compute(Shared):
+class Compute(Shared, Heard):
     """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`.
@@ -169,7 +170,7 @@ class Compute(Shared):
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
-        if reason := _on_loop(lambda: pool.unfit(floor)):
+        if reason := background.call(lambda: pool.unfit(floor)):
             raise NoGroupFitsError(f"request_resources asks for {reason}.")
         background.call_soon(pool.request_resources, tuple(floor))
 
@@ -190,7 +191,7 @@ class Compute(Shared):
 
     def decisions(self) -> list[DecisionEvent]:
         """The latest decisions about the number of nodes, oldest first: when, what each was made from, and why."""
-        return [] if self._pool is None else _on_loop(self._pool.decisions)
+        return [] if self._pool is None else background.call(self._pool.decisions)
 
     def snapshot(self) -> PoolSnapshot:
         """The pool as it is now: its nodes, how many tasks wait, run and have ended, and what it costs."""
@@ -199,7 +200,7 @@ class Compute(Shared):
             wanted = [specs[0].nodes for specs in self._groups.values()]
             least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
             return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
-        return _on_loop(pool.snapshot)
+        return background.call(pool.snapshot)
 
     def holds(self, digest: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold the blob of this content address."""
@@ -318,13 +319,6 @@ class Compute(Shared):
 
     def __repr__(self) -> str:
         return f"<Compute {self.name!r}: {'open' if self.is_open else 'closed'}>"
-
-
-def _on_loop[T](call: Callable[[], T]) -> T:
-    async def on_loop() -> T:
-        return call()
-
-    return background.run(on_loop()).result()
 
 
 def _say(text: str) -> None:

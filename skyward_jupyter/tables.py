@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skyward.control.decisions import DecisionEvent
     from skyward.control.recovered import RecoveredTask
-    from skyward.control.snapshot import PoolSnapshot
+    from skyward.control.snapshot import NodeView, PoolSnapshot
     from skyward_jupyter.handle import CellHandle
 
 __all__ = ["cell_table", "decision_table", "node_table", "pool_table", "recovered_table", "table"]
@@ -42,10 +42,25 @@ def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
 
 def node_table(pool: "PoolSnapshot") -> str:
     """One line for each node of a pool."""
+    told = any(node.metrics is not None for node in pool.nodes)
+    header = ("node", "state", "tasks", *(("cpu", "memory") if told else ()), "address")
     return table(
-        ("node", "state", "tasks", "address"),
-        ((node.rank, node.state, f"{node.busy} of {node.slots}", node.address) for node in pool.nodes),
+        header,
+        (
+            (node.rank, node.state, f"{node.busy} of {node.slots}", *(_used(node) if told else ()), node.address)
+            for node in pool.nodes
+        ),
     )
+
+
+def _used(node: "NodeView") -> tuple[str, str]:
+    """The part of its cores that a node keeps busy, and its memory."""
+    metrics = node.metrics
+    if metrics is None:
+        return "", ""
+    memory = "" if metrics.memory is None else f"{metrics.memory / 1e9:.1f} GB"
+    of = "" if metrics.memory is None or metrics.memory_total is None else f" of {metrics.memory_total / 1e9:.0f}"
+    return f"{metrics.cpu / metrics.cpus:.0%}", memory.replace(" GB", f"{of} GB")
 
 
 def decision_table(events: Iterable["DecisionEvent"]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from skyward.wire.loop import new_event_loop
 
-__all__ = ["call_soon", "loop", "on_loop", "run"]
+__all__ = ["call", "call_soon", "loop", "on_loop", "run"]
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -37,6 +37,15 @@ def run[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 def call_soon(call: Callable[..., object], *args: object) -> None:
     """Call on the loop, soon, from any thread."""
     loop().call_soon_threadsafe(call, *args)
+
+
+def call[T](function: Callable[[], T]) -> T:
+    """What `function` gives on the loop; waits for it."""
+
+    async def called() -> T:
+        return function()
+
+    return run(called()).result()
 
 
 def on_loop() -> bool:

@@ -2,12 +2,14 @@
 
 import asyncio
 import pickle
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from skyward.console import ConsoleSink
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
+from skyward.control.log import Log
 from skyward.control.work import Arrived, Work
 from skyward.wire.messages import Blob, Display, Drop, Event, Finished, Need, Output, Started, Yielded
 from skyward.wire.payload import blobs_of
@@ -30,7 +32,9 @@ class Hearing:
     Attributes:
         works: the tasks that are not over, by number.
         arrived: what came of those that are about to end.
-        sink: takes what nodes print that is of no task.
+        sink: takes what nodes print that is of no task, or of one that is over.
+        log: keeps what all of them print.
+        closing: whether the pool ends, and nothing but what is printed counts any more.
     """
 
     def __init__(
@@ -43,23 +47,24 @@ class Hearing:
         self.works: dict[int, Work] = {}
         self.arrived: dict[int, Arrived] = {}
         self.sink: Sink = ConsoleSink(label=True)
+        self.log = Log()
+        self.closing = False
         self._node_at = node_at
         self._tell = tell
         self._delivered = delivered
         self._spawn = spawn
 
     def heard(self, node: "Node", event: Event) -> None:
-        """An event of a node."""
-        if self._node_at(node.rank) is not node:
+        """An event of a node. One that is leaving has only its last words to say."""
+        if (self.closing or self._node_at(node.rank) is not node) and not isinstance(event, Output | Display):
             return
         work = self.works.get(event.task)
         match event:
             case Finished():
                 self._on_finished(node, event, work)
-            case Output(_, stream, text) if work is not None:
-                work.sink.output(node.rank, stream, text)
-            case Output(0, stream, text):
-                self.sink.output(node.rank, stream, text)
+            case Output(_, stream, text):
+                self.log.add(node.rank, node.machine, event, time.time())
+                (self.sink if work is None else work.sink).output(node.rank, stream, text)
             case Yielded(_, items) if work is not None and work.stream is not None:
                 work.stream.arrive(items)
                 self._delivered(event.task)
@@ -72,6 +77,11 @@ class Hearing:
                 work.sink.display(node.rank, data, metadata, display_id, update)
             case _:
                 pass  # of a task that is over here
+
+    def close(self) -> None:
+        """Nobody will say anything any more."""
+        self.works.clear()
+        self.log.close()
 
     def _on_finished(self, node: "Node", event: Finished, work: Work | None) -> None:
         payload = event.payload

@@ -203,6 +203,7 @@ class Launcher:
             "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
             "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
+            "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
             "MPLBACKEND": image.env.get("MPLBACKEND", "agg"),
         }
 

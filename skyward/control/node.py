@@ -1,7 +1,10 @@
 """One node as the client has it: its machine, its worker, the messages to it, and the blobs it holds."""
 
 import asyncio
+import contextlib
 import secrets
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -26,7 +29,9 @@ from skyward.wire.messages import (
     Command,
     Drop,
     Event,
+    Farewell,
     Finished,
+    Metrics,
     Report,
     Reported,
     Shutdown,
@@ -36,6 +41,7 @@ from skyward.wire.payload import blobs_of
 
 if TYPE_CHECKING:
     from skyward.control.spreading import Spreading
+    from skyward.metrics import NodeMetrics
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
 
@@ -50,6 +56,12 @@ ENTER_WITHIN = 20.0
 
 SILENCE = 30.0
 """Seconds without an answer after which a node counts as lost, unless its access says otherwise."""
+
+LAST_WORDS = 5.0
+"""Seconds that a node has to say what there is to say when it is told to end; its own limits are shorter."""
+
+HISTORY = 300.0
+"""Seconds that what a node says of its machine is kept."""
 
 
 class Node:
@@ -68,6 +80,7 @@ class Node:
         spreading: what brings large blobs to it; None where all of them are sent from here.
         on_code: is told of a task whose function the node did not have before.
         measured: resources that its machine was found to have, where the provider does not know.
+        metrics: what it said of its machine, oldest first.
     """
 
     def __init__(
@@ -89,6 +102,7 @@ class Node:
         self.spreading: Spreading | None = None
         self.measured: Mapping[str, float] = {}
         self.on_code: Callable[[Node, Work], None] | None = None
+        self.metrics: deque[NodeMetrics] = deque()
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing
@@ -106,6 +120,7 @@ class Node:
         self._reported = asyncio.Event()
         self._shipping: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
+        self._silent = asyncio.Event()
 
     async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
         """Start its worker, in the environment of `plan`, or enter the one that is there; and connect to it.
@@ -146,12 +161,22 @@ class Node:
         self.phase = "ready"
 
     def _heard(self, event: Event) -> None:
-        if self._earlier is None:
-            self._on_event(self, event)
-            return
-        self._earlier.append(event)
-        if isinstance(event, Reported):
-            self._reported.set()
+        match event:
+            case Metrics(now):
+                self._keep(replace(now, at=time.time()))
+            case Farewell():
+                self._silent.set()
+            case _ if self._earlier is None:
+                self._on_event(self, event)
+            case _:
+                self._earlier.append(event)
+                if isinstance(event, Reported):
+                    self._reported.set()
+
+    def _keep(self, now: "NodeMetrics") -> None:
+        self.metrics.append(now)
+        while self.metrics[0].at < now.at - HISTORY:
+            self.metrics.popleft()
 
     def release(self) -> None:
         """Pass on what was heard of tasks that another process sent: first which those are."""
@@ -170,7 +195,9 @@ class Node:
         self._lost(await worker.exited())
 
     def _lost(self, reason: str) -> None:
-        self._on_lost(self, reason)
+        self._silent.set()
+        if self._closing is None:
+            self._on_lost(self, reason)
 
     def holds(self, key: bytes) -> bool:
         """Whether a blob is, or is about to be, on the node."""
@@ -321,16 +348,24 @@ class Node:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
 
+    async def _hear_out(self, channel: Channel) -> None:
+        """Tell it to end, and take what it says until it has; for a while."""
+        channel.send(Shutdown())
+        if channel.connected:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS):
+                    await self._silent.wait()
+
     async def _close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
         for task in tuple(self._shipping):
             task.cancel()
         for number in tuple(self._unsent):
             self._settle_unsent(number, sent=False)
         if self._channel is not None:
-            self.tell(Shutdown())
+            await self._hear_out(self._channel)
             await self._channel.close()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._bulk is not None:
             self._bulk.close()
         if self._worker is not None:

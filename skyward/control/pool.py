@@ -33,13 +33,11 @@ from skyward.errors import NodeStartError, PoolClosedError, UsageError
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.messages import (
-    Blob,
-    Credit,
-    Reported,
-)
+from skyward.wire.messages import Blob, Credit, Reported
 
 if TYPE_CHECKING:
+    from skyward.logs import Follower, Wanted
+    from skyward.metrics import NodeMetrics
     from skyward.specs.needs import Needs
 
 __all__ = ["Pool"]
@@ -69,7 +67,7 @@ class Pool:
         self._plane: ControlPlane | None = None
         self.clustering = None if options.cluster is False else Clustering(name, record.derive("authority"))
         self._hearing = Hearing(lambda rank: self._fleet.nodes.get(rank), self._tell, self._delivered, self._spawn)
-        self._works, self._arrived = self._hearing.works, self._hearing.arrived
+        self._works, self._arrived, self.log = self._hearing.works, self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
         self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
         self._broadcasts: dict[int, BroadcastWork] = {}
@@ -129,6 +127,7 @@ class Pool:
             self._record.end()
             return
         self._life.move("stopping", _now())
+        self._hearing.closing = True
         if self._timer is not None:
             self._timer.cancel()
         for task in tuple(self._background):
@@ -137,13 +136,13 @@ class Pool:
         closed = PoolClosedError(f"Pool {self.name!r} was closed before this task ended. Open it and send it again.")
         for work in tuple(self._works.values()):
             settle(work, closed)
-        self._works.clear()
         self._finish_broadcasts()
         try:
             await self._fleet.close()
             self._record.end()
         finally:
             self._record.leave()
+            self._hearing.close()
             self._life.move("closed", _now())
 
     @property
@@ -308,6 +307,7 @@ class Pool:
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         settle(work, outcome, reason, self._arrived.pop(task, None))
+        self.log.task_ended(task)
 
     # What another process has sent.
 
@@ -345,6 +345,15 @@ class Pool:
     def holds(self, key: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold a blob."""
         return frozenset(rank for rank, node in tuple(self._fleet.nodes.items()) if node.holds(key))
+
+    def follow(self, wanted: "Wanted", tail: int | None) -> "Follower":
+        """Output as it comes, after the last `tail` pieces of what there is."""
+        over = self.state == "closed" or (wanted.task is not None and wanted.task not in self._works)
+        return self.log.follow(wanted, tail, ended=over)
+
+    def metrics(self) -> "dict[int, tuple[NodeMetrics, ...]]":
+        """What the nodes have said of their machines lately, by rank."""
+        return {rank: tuple(node.metrics) for rank, node in sorted(self._fleet.nodes.items())}
 
     def snapshot(self) -> PoolSnapshot:
         """What there is now."""

@@ -80,6 +80,11 @@ class Run[T]:
         return [rank for work in self._works() for rank in work.nodes]
 
     @property
+    def tasks(self) -> list[int]:
+        """The numbers of its tasks, by which `pool.logs(task=...)` knows them; none until the pool has taken it."""
+        return [work.task for work in self._works() if work.task]
+
+    @property
     def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
         """How far it is."""
         if self.future.done():

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skyward.control.lifecycle import NodeState, PoolState
+from skyward.metrics import NodeMetrics
 
 __all__ = ["NodeView", "PoolSnapshot"]
 
@@ -21,6 +22,7 @@ class NodeView:
         group: of which it is.
         hourly_price: of its machine, USD.
         age: seconds since its machine was asked for.
+        metrics: what it uses of its machine; None before it has said so.
     """
 
     rank: int
@@ -34,6 +36,7 @@ class NodeView:
     hourly_price: float = 0.0
     age: float = 0.0
     sent: int = 0
+    metrics: NodeMetrics | None = None
 
 
 @dataclass(frozen=True, slots=True)

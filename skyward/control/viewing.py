@@ -44,6 +44,7 @@ def view(
                 group=machine.group,
                 hourly_price=machine.place.hourly_price if machine.place is not None else 0.0,
                 age=now - machine.asked[0] if machine.asked else 0.0,
+                metrics=node.metrics[-1] if node is not None and node.metrics else None,
             )
         )
     return PoolSnapshot(

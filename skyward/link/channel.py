@@ -96,6 +96,11 @@ class Channel:
         self._unanswered = 0
         self._recovering = False
 
+    @property
+    def connected(self) -> bool:
+        """Whether the node was reached, and is not given up."""
+        return self._connected and not self._closed
+
     async def connect(self, *, resume: bool = False) -> None:
         """Reach the node; with `resume`, one that another client has spoken to, to go on where that one has ended.
 

@@ -69,6 +69,7 @@ class LocalWorker:
         directory = Path(access.directory)
         log = directory / "worker.log"
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
+        env["SKYWARD_METRICS_SCOPE"] = "processes"  # the machine is not its own
         env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
         env["PYTHONPATH"] = os.pathsep.join([_source_root(), *filter(None, [env.get("PYTHONPATH")])])
         with log.open("wb") as errors:

@@ -40,6 +40,7 @@ class OptionFields(TypedDict, total=False):
     max_nodes: int | None
     upscaling_speed: float | None
     max_concurrent_launches: int
+    metrics_interval: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class Options(Value):
         max_nodes: the most nodes, over all groups; None for no limit but that of each group.
         upscaling_speed: nodes that may be launched at a time, per node that runs; at least one may. None for no limit.
         max_concurrent_launches: the most nodes that are asked for at a time.
+        metrics_interval: between looks of a node at what it uses of its machine; None for no looks.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -96,6 +98,7 @@ class Options(Value):
     max_nodes: int | None = None
     upscaling_speed: float | None = None
     max_concurrent_launches: int = 100
+    metrics_interval: float | None = 2.0
 
     # Which fields were given: a knob given here and on Compute is an error even where the values are equal.
     _given: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -126,7 +129,7 @@ class Options(Value):
             of_type(self.cluster, "cluster", bool, "cluster=False")
         whole(self.retry_on_interruption, "retry_on_interruption", least=0)
         _check_policy(self.policy)
-        for name in ("budget", "upscaling_speed"):
+        for name in ("budget", "upscaling_speed", "metrics_interval"):
             number(getattr(self, name), name, optional=True)
         if self.max_nodes is not None:
             whole(self.max_nodes, "max_nodes", least=1)

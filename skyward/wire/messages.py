@@ -13,9 +13,12 @@ from typing import Literal
 
 from casty import Askable
 
+from skyward.metrics import NodeMetrics
+
 __all__ = [
     "BATCH_BYTES",
     "INLINE_LIMIT",
+    "NOWHERE",
     "Batch",
     "Blob",
     "Cancel",
@@ -28,6 +31,7 @@ __all__ = [
     "Drop",
     "Event",
     "Exchange",
+    "Farewell",
     "Feed",
     "Fetch",
     "Fetched",
@@ -35,6 +39,7 @@ __all__ = [
     "Join",
     "Known",
     "Leave",
+    "Metrics",
     "Need",
     "Output",
     "Payload",
@@ -54,6 +59,9 @@ INLINE_LIMIT = 64 * 1024
 
 BATCH_BYTES = 1024 * 1024
 """Bytes after which a batch of commands or events is closed: a quarter of the engine's limit for one message."""
+
+NOWHERE = -1
+"""The offset of output whose place in its stream is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """End the worker process. What runs is interrupted."""
+    """End the worker process, after a `Farewell`. What runs is interrupted."""
 
 
 type Command = (
@@ -223,11 +231,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Text written to a standard stream. Task 0: by the node itself, or by nobody that can be told."""
+    """Text written to a standard stream. Task 0: by the node itself, or by nobody that can be told.
+
+    Attributes:
+        offset: characters of this stream of the task that this worker sent before; `NOWHERE` where that is not known.
+    """
 
     task: int
     stream: Literal["stdout", "stderr"]
     text: str
+    offset: int = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +337,35 @@ class Reported:
     task: int = 0
 
 
-type Event = Started | Output | Display | Yielded | Need | Finished | Clustered | Reported | Peered | Fetched
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What the node uses of its machine now."""
+
+    now: NodeMetrics
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The last event of a node that was told to shut down: all that it had to say was said before."""
+
+    task: int = 0
+
+
+type Event = (
+    Started
+    | Output
+    | Display
+    | Yielded
+    | Need
+    | Finished
+    | Clustered
+    | Reported
+    | Peered
+    | Fetched
+    | Metrics
+    | Farewell
+)
 
 
 @dataclass(frozen=True)
@@ -344,7 +385,21 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Need | Finished | Clustered | Reported | Peered | Fetched, ...]
+    events: tuple[
+        Started
+        | Output
+        | Display
+        | Yielded
+        | Need
+        | Finished
+        | Clustered
+        | Reported
+        | Peered
+        | Fetched
+        | Metrics
+        | Farewell,
+        ...,
+    ]
     received: int
 
 

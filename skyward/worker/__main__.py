@@ -5,7 +5,8 @@ JSON. It ends when told to, or when whoever started it is gone. That is so when 
 lease, when no message of the pool has come for so long, and what was running then is finished.
 
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
-SKYWARD_LEASE, its seconds; SKYWARD_SCRATCH, a directory to remove when whoever started it is gone and cannot; and
+SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its
+seconds; SKYWARD_SCRATCH, a directory to remove when whoever started it is gone and cannot; and
 SKYWARD_TOKEN, which is forgotten as soon as it is read, so that no task inherits it.
 """
 
@@ -20,6 +21,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
@@ -30,9 +32,11 @@ from skyward.wire.messages import Commands, Exchange
 from skyward.worker.agent import Agent
 from skyward.worker.bulk import BulkServer
 from skyward.worker.context import current_task_number
+from skyward.worker.ending import run_exit_functions
 from skyward.worker.hardware import memory_gb, vcpus
 from skyward.worker.lease import Lease
 from skyward.worker.output import capture_descriptors, replace_streams
+from skyward.worker.sampling import start_sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Settings:
     token: bytes
     scratch: Path | None
     lease: float | None
+    metrics: float
+    scope: Literal["machine", "processes"]
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -61,6 +67,8 @@ class Settings:
             token=bytes.fromhex(env.pop("SKYWARD_TOKEN")),
             scratch=Path(env["SKYWARD_SCRATCH"]) if "SKYWARD_SCRATCH" in env else None,
             lease=float(env["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in env else None,
+            metrics=float(env.get("SKYWARD_METRICS", "0")),
+            scope="processes" if env.get("SKYWARD_METRICS_SCOPE") == "processes" else "machine",
         )
 
 
@@ -154,8 +162,12 @@ def main() -> None:
     if settings.lease is None:
         watch = (agent, lifeline, settings.scratch)
         threading.Thread(target=_end_with_parent, args=watch, name="skyward-parent", daemon=True).start()
+    if settings.metrics:
+        start_sampling(settings.metrics, settings.scope, agent.emit_metrics)
     agent.start()
     agent.serve()
+    run_exit_functions()
+    agent.part()
     loop.call_soon_threadsafe(ended.set)
     engine.join(timeout=2.0)
     os._exit(0)  # a task's own threads must not keep the node alive

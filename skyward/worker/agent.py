@@ -26,12 +26,14 @@ from skyward.wire.messages import (
     Drop,
     Event,
     Exchange,
+    Farewell,
     Feed,
     Fetch,
     Finished,
     Join,
     Known,
     Leave,
+    Metrics,
     Need,
     Output,
     Peering,
@@ -74,6 +76,15 @@ SETTLE = 1.0
 
 REMEMBERED = 8192
 """Tasks that a new client can be told of at least, those that came last."""
+
+ENDING = 1.5
+"""Seconds that tasks, and what they have registered for the end of their process, have when the worker ends."""
+
+HEARD = 1.0
+"""Seconds that a worker which ends waits for the client to have heard it."""
+
+GLANCE = 0.25
+"""Seconds between looks at what the processes of slots say while they have no task."""
 
 RESTART = 75
 """Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
@@ -122,6 +133,8 @@ class Agent:
         self._burst = False
         self._ticking = False
         self._stopped = threading.Event()
+        self._main_ended = threading.Event()
+        self._parted = threading.Event()
 
     def start(self) -> None:
         """Start the slots that are threads of their own. Slot 0 of the thread executor waits for `serve`."""
@@ -131,11 +144,16 @@ class Agent:
     def serve(self) -> None:
         """Give the main thread to tasks, or let it wait, until the worker is told to end."""
         if self._processes:
-            self._stopped.wait()
+            while not self._stopped.wait(GLANCE):
+                for child in tuple(self._children):
+                    child.glance()
         else:
             self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
-        for child in self._children:
-            child.close()
+
+    def part(self) -> None:
+        """Wait until all that there is to say has been said, and heard where somebody listens. After `serve`."""
+        self._main_ended.set()
+        self._parted.wait()
 
     def _start_slot(self) -> None:
         def serve() -> None:
@@ -171,14 +189,25 @@ class Agent:
 
     def _end_process(self) -> None:
         """Exit once the client has what there is to say, or soon if it does not listen."""
-        deadline = time.monotonic() + 0.5
 
         def leave() -> None:
-            if not self._outbox.pending or time.monotonic() >= deadline:
-                os._exit(RESTART)
-            self._loop.call_later(TICK, leave)
+            self.drain()
+            self._be_heard()
+            os._exit(RESTART)
 
-        self._loop.call_soon_threadsafe(leave)
+        threading.Thread(target=leave, name="skyward-leave", daemon=True).start()
+
+    def _be_heard(self) -> None:
+        """Wait until the client has all events, or seems not to listen."""
+        deadline = time.monotonic() + HEARD
+        while self._outbox.unheard and time.monotonic() < deadline:
+            self._loop.call_soon_threadsafe(self._press)
+            time.sleep(TICK)
+
+    def _press(self) -> None:
+        """Answer whatever was asked, for the next question to say what has been heard."""
+        while self._waiting:
+            self._answer()
 
     # The port of tasks.
 
@@ -192,6 +221,10 @@ class Agent:
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Keep buffers of a result until the client drops them; their keys."""
         return self.store.keep(views)
+
+    def emit_metrics(self, metrics: Metrics) -> None:
+        """Have `metrics` go along with what is sent next, in place of those that did not go yet."""
+        self._outbox.put_latest(metrics)
 
     def emit_output(self, output: Output) -> None:
         """Queue output."""
@@ -255,7 +288,7 @@ class Agent:
             case Report():
                 self._report()
             case Shutdown():
-                self._shutdown()
+                self._shutdown(listened_to=True)
 
     def _submit(self, submit: Submit) -> None:
         self._recent[submit.task] = (submit.code, submit.stream, submit.inputs > 0)
@@ -320,11 +353,36 @@ class Agent:
             self._answer()
         self._loop.call_later(HOLD / 2, self.beat)
 
-    def _shutdown(self) -> None:
-        self._outbox.close()
-        self._executor.shutdown(self._slots)
-        self._stopped.set()
+    def _shutdown(self, *, listened_to: bool) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._executor.shutdown(self._slots)
+            threading.Thread(target=self._part, args=(listened_to,), name="skyward-parting", daemon=True).start()
+
+    def _part(self, listened_to: bool) -> None:
+        """Let everything that writes come to its end, in the time it has; then say farewell."""
+        try:
+            self._end_all(time.monotonic() + ENDING, listened_to)
+        finally:
+            self._parted.set()
+
+    def _end_all(self, deadline: float, listened_to: bool) -> None:
+        if not listened_to:
+            self._outbox.close()
+        children = tuple(self._children)
+        for child in children:
+            child.dismiss()
+        while not self._executor.idle and time.monotonic() < deadline:
+            time.sleep(0.001)
+        for child in children:
+            child.close(deadline)
+        self._main_ended.wait(max(0.0, deadline - time.monotonic()))
+        self.drain()
+        self._outbox.put(Farewell(), urgent=True, wait=False)
+        if listened_to:
+            self._be_heard()
+            self._outbox.close()
 
     def stop(self) -> None:
-        """End the worker as `Shutdown` does; from any thread."""
-        self._loop.call_soon_threadsafe(self._shutdown)
+        """End the worker as `Shutdown` does, with nobody to listen; from any thread."""
+        self._loop.call_soon_threadsafe(lambda: self._shutdown(listened_to=False))

@@ -19,6 +19,7 @@ from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import Blob, Code, Credit, Event, Feed, Output, Submit
 from skyward.wire.shared.requests import Request
 from skyward.worker.blobs import BlobStore, map_private
+from skyward.worker.ending import run_exit_functions
 from skyward.worker.execute import Functions, execute, input_streams
 from skyward.worker.guard import ThreadGuard
 from skyward.worker.jobs import Job
@@ -115,6 +116,8 @@ class Child:
                         os.environ["COMPUTE_POOL"] = info
                     case ("kept", keys):
                         self._kept.put(keys)
+                    case ("end",):
+                        self._jobs.put(None)
                     case ("answer", number, answer, error):
                         self._answer(number, answer, error)
         except (EOFError, OSError):
@@ -151,6 +154,8 @@ def main() -> None:
     set_here(child, lambda: child.task)
     threading.Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()
+    run_exit_functions()
+    os._exit(0)  # a task's own threads must not keep it alive
 
 
 if __name__ == "__main__":

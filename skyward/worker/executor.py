@@ -193,10 +193,14 @@ class Executor:
         return not self._jobs
 
     def shutdown(self, slots: int) -> None:
-        """Let `slots` serving threads end when they have nothing to do, and interrupt what runs."""
-        for _ in range(slots):
-            self._queue.put(None)
+        """Let `slots` serving threads end, interrupt what runs, and forget what waits."""
         with self._lock:
             runs = list(self._runs.values())
+            for task, job in tuple(self._jobs.items()):
+                if task not in self._runs:
+                    job.withdrawn = True
+                    del self._jobs[task]
+        for _ in range(slots):
+            self._queue.put(None)
         for run in runs:
             self._stop(run, "cancelled")

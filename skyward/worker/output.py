@@ -1,7 +1,8 @@
 """Standard output and error of a node: what is written goes to the client at once, with the task that wrote it.
 
 Python code writes to a `TaskStream`. What writes to the descriptors themselves (a subprocess, a C library) is read from
-a pipe and goes to the one task that runs, or to the node where there are several or none.
+a pipe and goes to the one task that runs there, or to the node where there are several or none. Each process of the
+process executor has pipes of its own, read by its parent, so that its last words are heard too.
 """
 
 import array
@@ -21,7 +22,7 @@ from skyward.output import muted
 from skyward.wire.messages import Output
 from skyward.worker.context import running
 
-__all__ = ["NoKeyboard", "TaskStream", "capture_descriptors", "replace_streams"]
+__all__ = ["NoKeyboard", "Pump", "TaskStream", "capture_descriptors", "replace_streams"]
 
 type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]
@@ -95,58 +96,78 @@ def replace_streams(emit: Emit, alone: Callable[[], int]) -> None:
 
 
 def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> Callable[[], None]:
-    """Send what is written to descriptors 1 and 2 through `emit`, from threads that read the other ends of pipes.
+    """Send what is written to descriptors 1 and 2 through `emit`, from a thread that reads the other ends of pipes.
 
     Gives what waits, a moment at most, until all that was written so far has been sent.
     """
-    pumps: list[_Pump] = []
-    names: tuple[tuple[int, StreamName], ...] = ((1, "stdout"), (2, "stderr"))
-    for descriptor, name in names:
-        reader, writer = os.pipe()
+    pump = Pump(emit, alone)
+    for descriptor, writer in zip((1, 2), pump.writers, strict=True):
         os.dup2(writer, descriptor)
-        os.close(writer)
-        pumps.append(pump := _Pump(reader, name, emit, alone))
-        threading.Thread(target=pump.run, name=f"skyward-{name}", daemon=True).start()
+    pump.start()
+    return pump.drain
 
-    def drain() -> None:
+
+class Pump:
+    """Two pipes for the standard streams of processes, and the thread that reads them.
+
+    Args:
+        emit: takes each piece of output.
+        alone: the task whose output it is, or 0.
+
+    Attributes:
+        writers: the ends for stdout and stderr. They are to be handed on before `start`, which closes them here.
+    """
+
+    def __init__(self, emit: Emit, alone: Callable[[], int]) -> None:
+        self._emit = emit
+        self._alone = alone
+        names: tuple[StreamName, ...] = ("stdout", "stderr")
+        pipes = [os.pipe() for _ in names]
+        self._readers = {reader: name for (reader, _), name in zip(pipes, names, strict=True)}
+        self.writers = tuple(writer for _, writer in pipes)
+        self._lock = threading.Lock()
+        self._sending = False
+
+    def start(self) -> None:
+        """Read until nobody can write any more."""
+        for writer in self.writers:
+            os.close(writer)
+        threading.Thread(target=self._run, name="skyward-output", daemon=True).start()
+
+    def drain(self) -> None:
+        """Wait, a moment at most, until all that was written so far has been sent."""
         deadline = None
-        while any(pump.behind for pump in pumps):
+        while self._behind:
             deadline = time.monotonic() + _DRAIN if deadline is None else deadline
             if time.monotonic() > deadline:
                 return
             time.sleep(0.0005)
 
-    return drain
-
-
-class _Pump:
-    """Reads one pipe, and sends what comes out of it."""
-
-    def __init__(self, reader: int, name: StreamName, emit: Emit, alone: Callable[[], int]) -> None:
-        self._reader = reader
-        self._name: StreamName = name
-        self._emit = emit
-        self._alone = alone
-        self._sending = False
-
     @property
-    def behind(self) -> bool:
+    def _behind(self) -> bool:
         """Whether something was written that is not sent yet."""
         waiting = array.array("i", [0])
-        fcntl.ioctl(self._reader, termios.FIONREAD, waiting)
-        return bool(waiting[0]) or self._sending
+        with self._lock:  # so that no reader is closed meanwhile
+            for reader in self._readers:
+                fcntl.ioctl(reader, termios.FIONREAD, waiting)
+                if waiting[0]:
+                    return True
+        return self._sending
 
-    def run(self) -> None:
-        """Until the pipe ends."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    def _run(self) -> None:
+        decoders = {reader: codecs.getincrementaldecoder("utf-8")("replace") for reader in self._readers}
         readable = select.poll()
-        readable.register(self._reader, select.POLLIN)
-        while True:
-            readable.poll()
-            self._sending = True  # before the pipe is emptied, so that it is never neither
-            data = os.read(self._reader, 65536)
-            if not data:
-                return
-            if text := decoder.decode(data):
-                self._emit(Output(self._alone(), self._name, text))
-            self._sending = False
+        for reader in decoders:
+            readable.register(reader, select.POLLIN)
+        while self._readers:
+            for reader, _ in readable.poll():
+                self._sending = True  # before the pipe is emptied, so that it is never neither
+                data = os.read(reader, 65536)
+                if text := decoders[reader].decode(data, final=not data):
+                    self._emit(Output(self._alone(), self._readers[reader], text))
+                if not data:
+                    readable.unregister(reader)
+                    with self._lock:
+                        del self._readers[reader]
+                        os.close(reader)
+                self._sending = False

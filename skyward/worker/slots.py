@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -21,6 +22,7 @@ from skyward.worker.context import Port
 from skyward.worker.execute import Functions, Reason, execute
 from skyward.worker.guard import ThreadGuard
 from skyward.worker.jobs import Job
+from skyward.worker.output import Pump
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
 
@@ -86,19 +88,27 @@ class ProcessSlot:
         self._connection: Connection[Any, Any] | None = None
         self._known: set[bytes] = set()
         self._reason: Reason | None = None
+        self._task = 0
+        self._reading = threading.Lock()
+        self._pump: Pump | None = None
 
     def run(self, job: Job) -> Finished:
         """Run `job` in the child to its end, or to the child's."""
         self._reason = None
-        try:
-            connection = self._ready()
-            with self._lock:
-                self._tell_info(connection)
-                connection.send((self._code(job), job.submit, self._paths([job.code.payload, job.submit.call])))
-            job.run_elsewhere(self._relay)
-            return self._attend(job, connection)
-        except (EOFError, OSError):
-            return self._died(job)
+        with self._reading:
+            self._task = job.submit.task
+            try:
+                connection = self._ready()
+                with self._lock:
+                    self._tell_info(connection)
+                    connection.send((self._code(job), job.submit, self._paths([job.code.payload, job.submit.call])))
+                job.run_elsewhere(self._relay)
+                return self._attend(connection)
+            except (EOFError, OSError):
+                return self._died(job)
+            finally:
+                self._drain()
+                self._task = 0
 
     def _tell_info(self, connection: "Connection[Any, Any]") -> None:
         info = self._info()
@@ -106,23 +116,43 @@ class ProcessSlot:
             self._told = info
             connection.send(("info", info))
 
-    def _attend(self, job: Job, connection: "Connection[Any, Any]") -> Finished:
-        while True:
-            match connection.recv():
-                case Finished() as finished:
-                    return finished
-                case ("keep", parts):
-                    keys = [self._store.adopt(path, size) for path, size in parts]
-                    with self._lock:
-                        connection.send(("kept", keys))
-                case ("ask", number, request):
-                    self._questions[number] = question = self._ask(request)
-                    question.add_done_callback(partial(self._answer, connection, number))
-                case ("take back", number):
-                    if (taken := self._questions.pop(number, None)) is not None:
-                        taken.cancel()
-                case event:
-                    self._emit(event)
+    def _attend(self, connection: "Connection[Any, Any]") -> Finished:
+        while not isinstance(message := connection.recv(), Finished):
+            self._take(message, connection)
+        return message
+
+    def _take(self, message: Any, connection: "Connection[Any, Any]") -> None:
+        match message:
+            case ("keep", parts):
+                keys = [self._store.adopt(path, size) for path, size in parts]
+                with self._lock:
+                    connection.send(("kept", keys))
+            case ("ask", number, request):
+                self._questions[number] = question = self._ask(request)
+                question.add_done_callback(partial(self._answer, connection, number))
+            case ("take back", number):
+                if (taken := self._questions.pop(number, None)) is not None:
+                    taken.cancel()
+            case event:
+                self._emit(event)
+
+    def glance(self) -> None:
+        """Hand on what the child said since its last job ended; nothing while it has one."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._read_rest(time.monotonic())
+            finally:
+                self._reading.release()
+
+    def _read_rest(self, deadline: float) -> None:
+        """Take what the child sends, until it is silent at the deadline or gone."""
+        with contextlib.suppress(EOFError, OSError):
+            while self._connection is not None and self._connection.poll(max(0.0, deadline - time.monotonic())):
+                self._take(self._connection.recv(), self._connection)
+
+    def _drain(self) -> None:
+        if self._pump is not None:
+            self._pump.drain()
 
     def _answer(self, connection: "Connection[Any, Any]", number: int, done: Future[Any]) -> None:
         """Tell the child what came of an operation. Called on the engine's loop, which a full pipe must not hold up."""
@@ -149,7 +179,9 @@ class ProcessSlot:
             child.kill()
             child.wait()
         if self._connection is not None:
+            self._read_rest(time.monotonic())
             self._connection.close()
+            self._connection = None
         return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
 
     def warm(self) -> None:
@@ -160,21 +192,29 @@ class ProcessSlot:
     def _ready(self) -> "Connection[Any, Any]":
         if self._child is not None and self._child.poll() is None and self._connection is not None:
             return self._connection
+        self._read_rest(time.monotonic())
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._child = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "skyward.worker.child",
-                    str(theirs.fileno()),
-                    str(self._node),
-                    str(self._worker),
-                ],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=dict(os.environ),  # a copy: another thread may grow the one that the child would read
-            )
+        self._pump = Pump(self._emit, lambda: self._task)
+        out, err = self._pump.writers
+        try:
+            with theirs:
+                self._child = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "skyward.worker.child",
+                        str(theirs.fileno()),
+                        str(self._node),
+                        str(self._worker),
+                    ],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    env=dict(os.environ),  # a copy: another thread may grow the one that the child would read
+                )
+        finally:
+            self._pump.start()  # which ends by itself where there is no child
         self._connection = Connection(ours.detach())
         self._known.clear()
         self._told = ""
@@ -215,8 +255,15 @@ class ProcessSlot:
             self._child.send_signal(signal.SIGKILL)
         return True
 
-    def close(self) -> None:
-        """End the child for good."""
+    def dismiss(self) -> None:
+        """Tell the child to end when its job has."""
+        self._tell(("end",))
+
+    def close(self, deadline: float) -> None:
+        """End the child for good, once it has said its last words, or at the deadline."""
+        if self._reading.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            self._read_rest(deadline)
+            self._drain()
         if self._child is not None:
             self._child.kill()
             self._child.wait()

@@ -9,8 +9,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from skyward.wire.messages import BATCH_BYTES, Blob, Display, Event, Finished, Output, Payload, Started, Yielded
-from skyward.worker.outbox import LIMIT, Outbox
+from skyward.metrics import NodeMetrics
+from skyward.wire.messages import (
+    BATCH_BYTES,
+    NOWHERE,
+    Blob,
+    Display,
+    Event,
+    Finished,
+    Metrics,
+    Output,
+    Payload,
+    Started,
+    Yielded,
+)
+from skyward.worker.outbox import _STREAMS, LIMIT, Outbox
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +41,7 @@ def pieces(events: Iterable[Event]) -> list[object]:
                 if isinstance(last, Output) and (last.task, last.stream) == (task, stream):
                     found[-1] = Output(task, stream, last.text + text)
                 else:
-                    found.append(event)
+                    found.append(Output(task, stream, text))
             case Yielded(task, items):
                 found += [(task, item) for item in items]
             case _:
@@ -97,6 +110,14 @@ class Client(RuleBasedStateMachine):
             assert whole.text.startswith(last.text)  # type: ignore[attr-defined]  # it is an Output
         assert heard == put[: len(heard)]
 
+    @invariant()
+    def each_piece_begins_where_the_one_before_it_ended(self) -> None:
+        ends: dict[tuple[int, str], int] = {}
+        for event in self.heard:
+            if isinstance(event, Output):
+                assert event.offset == ends.get((event.task, event.stream), 0)
+                ends[event.task, event.stream] = event.offset + len(event.text)
+
     def teardown(self) -> None:
         self.ask_again()
         while self.outbox.pending:
@@ -125,15 +146,20 @@ def test_texts_of_one_stream_become_one_event(outbox: Outbox) -> None:
     put(outbox, Output(1, "stderr", "e"), Output(2, "stderr", "f"), Output(1, "stdout", "g"))
     assert outbox.take() == (
         1,
-        (Output(1, "stdout", "01234"), Output(1, "stderr", "e"), Output(2, "stderr", "f"), Output(1, "stdout", "g")),
+        (
+            Output(1, "stdout", "01234", 0),
+            Output(1, "stderr", "e", 0),
+            Output(2, "stderr", "f", 0),
+            Output(1, "stdout", "g", 5),
+        ),
     )
 
 
 def test_what_was_sent_is_not_added_to(outbox: Outbox) -> None:
     put(outbox, Output(1, "stdout", "a"))
-    assert outbox.take() == (1, (Output(1, "stdout", "a"),))
+    assert outbox.take() == (1, (Output(1, "stdout", "a", 0),))
     put(outbox, Output(1, "stdout", "b"))
-    assert outbox.take() == (2, (Output(1, "stdout", "b"),))
+    assert outbox.take() == (2, (Output(1, "stdout", "b", 1),))
 
 
 def test_a_message_is_no_larger_than_a_batch_unless_one_event_is(outbox: Outbox) -> None:
@@ -176,7 +202,7 @@ def test_a_writer_waits_until_the_client_has_caught_up(outbox: Outbox) -> None:
     outbox.acknowledge(1)
     writer.join(10)
     assert not writer.is_alive()
-    assert outbox.take() == (2, (Output(1, "stdout", "y"),))
+    assert outbox.take() == (2, (Output(1, "stdout", "y", LIMIT + 1),))
 
 
 def test_the_end_of_a_task_waits_for_nobody(outbox: Outbox) -> None:
@@ -191,3 +217,38 @@ def test_every_waiting_writer_goes_when_the_worker_ends(outbox: Outbox) -> None:
     outbox.close()
     writer.join(10)
     assert not writer.is_alive()
+
+
+def metrics(cpu: float) -> Metrics:
+    return Metrics(NodeMetrics("machine", cpu, 2.0))
+
+
+def test_of_metrics_the_latest_go_along_with_what_is_sent(outbox: Outbox) -> None:
+    outbox.put_latest(metrics(0.1))
+    outbox.put_latest(metrics(0.2))
+    assert not outbox.pending, "they are no reason to send"
+    put(outbox, Started(1))
+    assert outbox.take() == (1, (Started(1), metrics(0.2)))
+    assert outbox.take() == (3, ())
+
+
+def test_a_heartbeat_takes_metrics_along_and_they_are_acknowledged_like_all_else(outbox: Outbox) -> None:
+    outbox.put_latest(metrics(0.1))
+    assert outbox.take() == (1, (metrics(0.1),))
+    assert outbox.unheard
+    outbox.rewind()
+    assert outbox.take() == (1, (metrics(0.1),))
+    outbox.acknowledge(1)
+    assert not outbox.unheard
+
+
+def test_of_streams_beyond_number_those_that_are_silent_are_forgotten_and_say_so(outbox: Outbox) -> None:
+    """What is forgotten has no place any more, rather than a wrong one."""
+    put(outbox, Output(1, "stdout", "first"), *(Output(task, "stdout", "x") for task in range(2, _STREAMS + 2)))
+    put(outbox, Output(1, "stdout", "late"), Output(3, "stdout", "y"), Output(_STREAMS + 2, "stdout", "new"))
+    outputs = [event for event in outbox.take()[1] if isinstance(event, Output)]
+    assert outputs[-3:] == [
+        Output(1, "stdout", "late", NOWHERE),
+        Output(3, "stdout", "y", 1),
+        Output(_STREAMS + 2, "stdout", "new", 0),
+    ]

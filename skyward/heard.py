@@ -1,0 +1,88 @@
+"""What is heard of the nodes of a pool besides results: their output, and what they use of their machines."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from skyward.control import background
+from skyward.errors import UsageError
+from skyward.logs import Follower, Logs, StreamName, Wanted
+from skyward.metrics import NodeMetrics
+
+if TYPE_CHECKING:
+    from skyward.control.pool import Pool
+
+__all__ = ["Heard"]
+
+
+class Heard:
+    """The part of a pool's face that reads."""
+
+    _pool: "Pool | None"
+
+    def _ready(self) -> "Pool":
+        raise NotImplementedError
+
+    def logs(
+        self,
+        task: int | None = None,
+        node: int | None = None,
+        *,
+        stream: StreamName | None = None,
+        since: int = 0,
+        tail: int | None = None,
+    ) -> Logs:
+        """What tasks and nodes have written, the oldest first; also after the pool was closed.
+
+        The log holds 16 million characters; `dropped` of what comes says how much of the pool's output is not there
+        any more.
+
+        Args:
+            task: only of the task of this number (`Run.tasks`); 0 for what nodes have written by themselves.
+            node: only of the node of this rank.
+            stream: only of this one.
+            since: only from this offset of the stream on; for one stream of one task, or of one node itself.
+            tail: the last so many pieces at most.
+
+        Raises:
+            UsageError: `since` without saying of which stream.
+        """
+        wanted = _wanted(task, node, stream, since)
+        return Logs() if self._pool is None else background.call(partial(self._pool.log.read, wanted, tail))
+
+    def follow(
+        self,
+        task: int | None = None,
+        node: int | None = None,
+        *,
+        stream: StreamName | None = None,
+        since: int = 0,
+        tail: int | None = None,
+    ) -> Follower:
+        """An iterator over what there is in the log, as `logs` gives it, and then over what is written, as it comes.
+
+        It ends with the pool; with `task=`, with that task.
+
+        Raises:
+            UsageError: `since` without saying of which stream.
+            PoolClosedError: the pool is not open.
+        """
+        return background.call(partial(self._ready().follow, _wanted(task, node, stream, since), tail))
+
+    def metrics(self, node: int | None = None) -> Mapping[int, tuple[NodeMetrics, ...]]:
+        """What nodes have used of their machines in the last five minutes, the oldest first, by rank.
+
+        Args:
+            node: only the node of this rank.
+        """
+        told = {} if self._pool is None else background.call(self._pool.metrics)
+        return told if node is None else {rank: history for rank, history in told.items() if rank == node}
+
+
+def _wanted(task: int | None, node: int | None, stream: StreamName | None, since: int) -> Wanted:
+    if since and (stream is None or not (task or (task == 0 and node is not None))):
+        raise UsageError(
+            "since= is an offset of one stream: say which, `task=N, stream='stdout'`, or `task=0, node=N, stream=...` "
+            "for what the node wrote by itself."
+        )
+    return Wanted(task, node, stream, since)

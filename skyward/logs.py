@@ -1,0 +1,170 @@
+"""What nodes and tasks have written, as values: pieces of text, each with its place in its stream."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Self, overload
+
+__all__ = ["Follower", "LogEntry", "Logs", "StreamName", "Wanted", "cut"]
+
+type StreamName = Literal["stdout", "stderr"]
+
+WAITING = 4 * 1024 * 1024
+"""Characters that wait for a slow reader of live output."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A piece of what was written to one stream: whole lines, where the last of them was ended soon.
+
+    Attributes:
+        time: when it came here, in Unix time.
+        node: rank of the node that wrote it.
+        task: number of the task; 0 for the node itself, or where nobody can tell which of its tasks it was.
+        offset: characters of this stream of the task, over all its attempts, before this piece. The streams of a node
+            itself go on when its machine is replaced. Where an offset is not the end of the piece before, what was in
+            between is lost, or no longer kept.
+    """
+
+    time: float
+    node: int
+    task: int
+    stream: StreamName
+    offset: int
+    text: str
+
+    @property
+    def end(self) -> int:
+        """Where the next piece of the stream begins."""
+        return self.offset + len(self.text)
+
+    @property
+    def who(self) -> str:
+        """Who wrote it, for people."""
+        return f"node {self.node}, task {self.task}" if self.task else f"node {self.node}"
+
+    def __str__(self) -> str:
+        return "\n".join(f"[{self.who}] {line}" for line in self.text.removesuffix("\n").split("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries a reader wants; None for any. `since`: from that offset of its stream on."""
+
+    task: int | None = None
+    node: int | None = None
+    stream: StreamName | None = None
+    since: int = 0
+
+    def of(self, entry: LogEntry) -> LogEntry | None:
+        """The part of `entry` that is wanted, if any."""
+        if (
+            (self.task is not None and entry.task != self.task)
+            or (self.node is not None and entry.node != self.node)
+            or (self.stream is not None and entry.stream != self.stream)
+            or (self.since and entry.end <= self.since)
+        ):
+            return None
+        return cut(entry, self.since - entry.offset) if entry.offset < self.since else entry
+
+
+def cut(entry: LogEntry, characters: int) -> LogEntry:
+    """`entry` without so many of its first characters."""
+    offset, text = entry.offset + characters, entry.text[characters:]
+    return LogEntry(entry.time, entry.node, entry.task, entry.stream, offset, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs(Sequence[LogEntry]):
+    """Entries, the oldest first; `print` shows them with who wrote each line.
+
+    Attributes:
+        dropped: characters that the pool has written and that its log no longer has, of any task: it is bounded.
+    """
+
+    entries: tuple[LogEntry, ...] = ()
+    dropped: int = 0
+
+    @property
+    def text(self) -> str:
+        """All the text, as it would stand on a screen."""
+        return "".join(entry.text for entry in self.entries)
+
+    @overload
+    def __getitem__(self, index: int) -> LogEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[LogEntry, ...]: ...
+    def __getitem__(self, index: int | slice) -> LogEntry | tuple[LogEntry, ...]:
+        return self.entries[index]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __str__(self) -> str:
+        said = [f"({self.dropped:,} characters before this are no longer kept)"] if self.dropped else []
+        return "\n".join((*said, *map(str, self.entries)))
+
+
+@dataclass(eq=False)
+class Follower:
+    """Pieces of output as they come, until the pool is closed, or the one task that is followed has ended.
+
+    An iterator for one thread, and a context manager. A reader that is too slow misses the oldest pieces: the next
+    one's offset shows it.
+
+    Attributes:
+        dropped: characters that it missed.
+    """
+
+    wanted: Wanted
+    leave: Callable[["Follower"], None]
+    dropped: int = 0
+    _waiting: deque[LogEntry] = field(default_factory=deque)
+    _size: int = 0
+    _ended: bool = False
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def offer(self, entry: LogEntry) -> None:
+        """There is a new piece."""
+        part = self.wanted.of(entry)
+        if part is None:
+            return
+        with self._changed:
+            self._waiting.append(part)
+            self._size += len(part.text)
+            while self._size > WAITING and len(self._waiting) > 1:
+                missed = len(self._waiting.popleft().text)
+                self._size -= missed
+                self.dropped += missed
+            self._changed.notify()
+
+    def end(self) -> None:
+        """There will be no more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        return self
+
+    def __next__(self) -> LogEntry:
+        with self._changed:
+            while not self._waiting and not self._ended:
+                self._changed.wait()
+            if not self._waiting:
+                raise StopIteration
+            entry = self._waiting.popleft()
+            self._size -= len(entry.text)
+            return entry
+
+    def close(self) -> None:
+        """Stop following. Twice does no harm."""
+        self.end()
+        self.leave(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

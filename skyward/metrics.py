@@ -1,0 +1,54 @@
+"""What a node uses of its machine at one moment."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["GPUMetrics", "NodeMetrics"]
+
+
+@dataclass(frozen=True, slots=True)
+class GPUMetrics:
+    """One GPU of a machine, whoever uses it.
+
+    Attributes:
+        name: as its driver has it.
+        busy: part of the time that it worked, 0 to 1.
+        memory, memory_total: bytes.
+    """
+
+    name: str
+    busy: float
+    memory: int
+    memory_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetrics:
+    """A node over the seconds before `at`. None stands for what its system does not tell.
+
+    With the scope "machine", all that runs there counts, within the limits of its container, if any. Nodes that share
+    a machine, as those of `sky.Local` do, have the scope "processes": CPU, memory, `read` and `written` are those of
+    the worker and of every process under it, and the network is not told. GPUs and disk are always the machine's.
+
+    Attributes:
+        cpu, cpus: cores that were busy, and cores that may be used.
+        memory, memory_total: bytes in use, and bytes that may be.
+        disk_free, disk_total: bytes of the file system that tasks work on.
+        read, written: bytes a second, from and to disks.
+        received, sent: bytes a second, over the network.
+        at: when it came here, in Unix time.
+    """
+
+    scope: Literal["machine", "processes"]
+    cpu: float
+    cpus: float
+    memory: int | None = None
+    memory_total: int | None = None
+    disk_free: int | None = None
+    disk_total: int | None = None
+    read: float | None = None
+    written: float | None = None
+    received: float | None = None
+    sent: float | None = None
+    gpus: tuple[GPUMetrics, ...] = ()
+    at: float = 0.0
