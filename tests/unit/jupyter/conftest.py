@@ -77,6 +77,7 @@ class FakeCompute:
         self.closed = 0
         self.alive = True
         self.runs: list[FakeRun] = []
+        self.metrics: dict[int, Any] = {}
         self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
         self.made.append(self)
@@ -103,7 +104,14 @@ class FakeCompute:
     def snapshot(self) -> Any:
         count = self.nodes.min if self.alive else 0
         views = [
-            SimpleNamespace(rank=rank, state="active", address=f"127.0.0.{rank + 1}", slots=1, busy=0)
+            SimpleNamespace(
+                rank=rank,
+                state="active",
+                address=f"127.0.0.{rank + 1}",
+                slots=1,
+                busy=0,
+                metrics=self.metrics.get(rank),
+            )
             for rank in range(count)
         ]
         return SimpleNamespace(

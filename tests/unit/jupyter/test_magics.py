@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.control.decisions import DecisionEvent, Inputs
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
+from skyward.metrics import NodeMetrics
 from skyward.specs import Needs, Nodes
 from skyward.target import current_pool
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
@@ -270,6 +271,20 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
     assert notebook("%sky down train").out == "Pool 'train' is closed.\n"
     assert notebook("%sky down --all").out == "Closed: default.\n"
     assert notebook("%sky down --all").out == "There are no pools.\n"
+
+
+def test_status_shows_what_nodes_use(notebook: Notebook, compute: Pools) -> None:
+    notebook("%sky up --nodes 3")
+    compute.made[0].metrics = {
+        0: NodeMetrics("machine", cpu=3.0, cpus=4.0, memory=2_500_000_000, memory_total=16_000_000_000),
+        1: NodeMetrics("processes", cpu=0.1, cpus=2.0),
+    }
+    assert notebook("%sky status default").out.endswith(
+        "node  state   tasks   cpu  memory        address\n"
+        "   0  active  0 of 1  75%  2.5 of 16 GB  127.0.0.1\n"
+        "   1  active  0 of 1  5%                 127.0.0.2\n"
+        "   2  active  0 of 1                     127.0.0.3\n"
+    )
 
 
 @pytest.mark.parametrize(
