@@ -352,20 +352,10 @@ class Farewell:
     task: int = 0
 
 
-type Event = (
-    Started
-    | Output
-    | Display
-    | Yielded
-    | Need
-    | Finished
-    | Clustered
-    | Reported
-    | Peered
-    | Fetched
-    | Metrics
-    | Farewell
-)
+OfNode = Clustered | Reported | Peered | Fetched | Metrics | Farewell
+"""Events that are of no task."""
+
+type Event = Started | Output | Display | Yielded | Need | Finished | OfNode
 
 
 @dataclass(frozen=True)
@@ -385,21 +375,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[
-        Started
-        | Output
-        | Display
-        | Yielded
-        | Need
-        | Finished
-        | Clustered
-        | Reported
-        | Peered
-        | Fetched
-        | Metrics
-        | Farewell,
-        ...,
-    ]
+    events: tuple[Started | Output | Display | Yielded | Need | Finished | OfNode, ...]
     received: int
 
 
