@@ -309,7 +309,7 @@ def test_gpus_from_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     command.write_text(
         '#!/bin/sh\n[ "$3" = --loop=2 ] || exit 1\n'
         "echo '1, NVIDIA A100, 80GB, 12, 1024, 81920'\necho '0, NVIDIA A100, 97, 2048, 40960'\n"
-        "echo '2, Odd, [N/A], [N/A], 16384'\necho 'Unable to tell'\nexec cat >/dev/null\n"
+        "echo '2, Odd, [N/A], [N/A], 16384'\necho 'Unable to tell'\ncat >/dev/null\nexit 0\n"
     )
     command.chmod(0o755)
     monkeypatch.setitem(sys.modules, "pynvml", None)
