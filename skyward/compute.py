@@ -117,7 +117,14 @@ class Compute(Shared, Heard):
         return self
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
-        pool = Pool(self.name, self._groups, self._options, _say, record)
+        try:
+            pool = Pool(self.name, self._groups, self._options, _say, record)
+        except BaseException:
+            if earlier:
+                record.leave()
+            else:
+                record.end()
+            raise
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
         self._shared = None if pool.clustering is None else Opener(pool.clustering)
         _open.add(self)

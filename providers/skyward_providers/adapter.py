@@ -109,16 +109,7 @@ class Adapter:
         _sockets.pop(self).close()
 
     def create_provider(self) -> Provider:
-        """What asks the adapters.
-
-        Raises:
-            SpecError: no adapter could know the port.
-        """
-        if parse_address(self.address, "listen")[1] == 0:
-            raise SpecError(
-                "No adapter can know where to connect: give a port, as in `sky.Adapter(listen='127.0.0.1:7070')`, or "
-                "write `with sky.Adapter() as adapters:` and start them with `adapters.address`."
-            )
+        """What asks the adapters."""
         return _AdapterProvider(self)
 
 
@@ -201,7 +192,16 @@ class _AdapterProvider:
         self._servers: dict[str, AdapterServer] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
-        """What the connected adapters have, each kind of node once."""
+        """What the connected adapters have, each kind of node once.
+
+        Raises:
+            SpecError: no adapter could know the port.
+        """
+        if parse_address(self._settings.address, "listen")[1] == 0:
+            raise SpecError(
+                "No adapter can know where to connect: give a port, as in `sky.Adapter(listen='127.0.0.1:7070')`, or "
+                "write `with sky.Adapter() as adapters:` and start them with `adapters.address`."
+            )
         server = await _hold(self._settings)
         try:
             found = await server.adapters(None, self._settings.connect_timeout)

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ class _LocalProvider:
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """The machines that have a directory. The processes on them end with the one that started them."""
         directory = Path(cluster.specific["directory"])
-        machines = await asyncio.to_thread(lambda: sorted(directory.glob("machine-*")))
+        machines = await _aside(lambda: sorted(directory.glob("machine-*")))
         return [Instance(each.name.replace("machine", "local"), "exited") for each in machines]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
@@ -140,11 +140,14 @@ class _LocalProvider:
 
 
 async def _remove(directory: str) -> None:
-    remove = partial(shutil.rmtree, directory, ignore_errors=True)
+    await _aside(partial(shutil.rmtree, directory, ignore_errors=True))
+
+
+async def _aside[R](work: Callable[[], R]) -> R:
     try:
-        await asyncio.to_thread(remove)
+        return await asyncio.to_thread(work)
     except RuntimeError:  # the interpreter is ending, and lends no threads any more
-        remove()
+        return work()
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:

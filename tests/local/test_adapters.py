@@ -162,6 +162,7 @@ with sky.Adapter(token=sys.argv[1]) as adapters:
     ending = "ending the 2 groups of the controller: it is gone for 0.3 s"
     wait_for(lambda: ending in adapter.said.read_text(), "the adapter to give the machines back")
     wait_for(lambda: not directories(), "the machines to be gone")
+    assert [done.error for done in sky.reap()] == [""]
 
 
 def test_a_wrong_token_is_refused(
@@ -226,7 +227,7 @@ def test_settings_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(sky.SpecError, match="at least 16 characters"):
         sky.Adapter(token="short")
     with pytest.raises(sky.SpecError, match=r"write `with sky\.Adapter\(\) as adapters:`"):
-        sky.Adapter().create_provider()
+        sky.Compute(provider=sky.Adapter()).open()
     monkeypatch.setenv("SKYWARD_ADAPTER_TOKEN", TOKEN)
     assert sky.Adapter().token == TOKEN
     assert TOKEN not in repr(sky.Adapter())

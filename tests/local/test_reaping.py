@@ -53,6 +53,11 @@ POINTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+
+
 @pytest.fixture
 def cloud(tmp_path: Path) -> Rented:
     return Rented(str(tmp_path))

@@ -18,7 +18,7 @@ from skyward.provider import Cluster, InstanceType, Offer
 from skyward.wire.bulk import GET, MISSING, Request
 from skyward.wire.messages import Shutdown
 from skyward.wire.trust import Authority
-from tests.machines.conftest import hosts
+from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
@@ -125,7 +125,7 @@ def test_a_worker_is_not_on_the_network(network: Network) -> None:
             assert hears(machine.address, port) == b""
 
 
-def test_a_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path) -> None:
+def test_a_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path, wait_for: Wait) -> None:
     """Even one whose authority bears the same name."""
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1, name="same") as pool:
@@ -134,9 +134,12 @@ def test_a_certificate_of_another_pool_is_refused(network: Network, tmp_path: Pa
         files = {kind: tmp_path / kind for kind in ("cert", "key")}
         files["cert"].write_bytes(other.cert)
         files["key"].write_bytes(other.key)
-        of_cluster = {port for host, port in worker_ports(machine) if host == machine.address}
-        assert of_cluster
-        for port in of_cluster:
+
+        def of_cluster() -> set[int]:
+            return {port for host, port in worker_ports(machine) if host == machine.address}
+
+        wait_for(of_cluster, "the node to listen for others")
+        for port in of_cluster():
             assert hears(machine.address, port, files["cert"], files["key"]) == b""
         assert name() >> pool == machine.name
 
