@@ -1,6 +1,6 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local machines containers notebooks oldest bench lock clean
+.PHONY: help setup demo lab test check unit local machines containers ui panel notebooks oldest bench lock clean
 
 BIN := .venv/bin
 
@@ -37,6 +37,12 @@ machines: setup ## tests with real machines over SSH, on this host: as root, wit
 containers: setup ## tests with real containers, of an engine of their own: as root, with docker.io and iproute2
 	$(BIN)/python -m pytest tests/containers
 
+ui: setup ## tests of the side panel in a browser: with chromium
+	$(BIN)/python -m pytest tests/ui
+
+panel: setup ## build the side panel anew, and test its models: with node and npm
+	@PYTHONPATH=. $(BIN)/python scripts/panel_build.py
+
 notebooks: setup ## run the notebooks, and compare what they show
 	$(BIN)/python -m pytest tests/notebooks notebooks
 
@@ -52,4 +58,4 @@ lock: setup ## resolve the lock files anew, with the newest versions
 	@sh scripts/lock.sh
 
 clean: ## remove what setup and the tests made
-	rm -rf .venv .venv-3.12 .venv-bench .cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .venv-3.12 .venv-bench .cache .mypy_cache .pytest_cache .ruff_cache dist labextension/node_modules labextension/lib tests/ui/out

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
@@ -20,10 +20,10 @@ from skyward.control import background
 from skyward.control.decisions import DecisionEvent
 from skyward.control.pool import Pool
 from skyward.control.run import Run
-from skyward.control.snapshot import PoolSnapshot
+from skyward.control.snapshot import PoolReport, PoolSnapshot
 from skyward.control.work import Sink
 from skyward.dispatch import Dispatcher
-from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, PoolClosedError, SpecError
+from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, PoolClosedError, SpecError, UsageError
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
@@ -208,6 +208,45 @@ class Compute(Shared, Heard):
             least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
             return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
         return background.call(pool.snapshot)
+
+    def report(self, *, decisions_after: int = 0, output_after: int = 0, tasks: int = 1000) -> PoolReport:
+        """The pool as it is now, with its decisions, tasks and output: what a live view of it shows.
+
+        Args:
+            decisions_after, output_after: number of the latest ones that are known already.
+            tasks: how many tasks that run or wait to list at most.
+        """
+        pool = self._pool
+        if pool is None or pool.state in ("idle", "requesting"):
+            return PoolReport(self.snapshot())
+        record = pool.task_record
+
+        def look() -> PoolReport:
+            decided = tuple(event for event in pool.decisions() if event.number > decisions_after)
+            return PoolReport(pool.snapshot(), decided, record.tasks(tasks), record.output(output_after))
+
+        return background.call(look)
+
+    @property
+    def revision(self) -> int:
+        """A number that grows when anything about the pool changes. Costs nothing to ask for."""
+        return 0 if self._pool is None else self._pool.task_record.revision
+
+    def cancel(self, tasks: Collection[int] = (), *, cell: int | None = None) -> int:
+        """Stop tasks, by their numbers in `report()`, or all of a cell, by its number; how many were not over yet."""
+        pool = self._ready()
+        return background.call(lambda: pool.cancel_numbers(tasks if cell is None else pool.task_record.of_cell(cell)))
+
+    def drain(self, node: int) -> None:
+        """Let the node of a rank finish its tasks and go. The pool has one node less then.
+
+        Raises:
+            UsageError: it is the head, is not up, or the pool has no more nodes than its fewest.
+            PoolClosedError: the pool is not open.
+        """
+        pool = self._ready()
+        if reason := background.call(lambda: pool.drain(node)):
+            raise UsageError(f"Node {node} of pool {self.name!r} cannot be drained: {reason}.")
 
     def holds(self, digest: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold the blob of this content address."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control import background
+from skyward.control.origin import current_origin
 from skyward.control.pool import Pool
 from skyward.control.run import Run, follow
 from skyward.control.streams import Feeder, StreamBuffer, feeder
@@ -51,7 +52,8 @@ class Dispatcher:
         if timeout is None and not streams:
             timeout = self._options.default_compute_timeout
         stream = StreamBuffer() if streams else None
-        return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs)
+        origin = current_origin.get()
+        return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin)
 
     def broadcast(self, pending: PendingFunction[Any], sink: Sink) -> Run[list[Any]]:
         """Send a task to every node.
@@ -67,7 +69,9 @@ class Dispatcher:
         members: dict[int, Work] = {}
 
         def make() -> Work:
-            work = Work(template.code, template.call, TaskFuture(), sink, template.timeout, needs=template.needs)
+            future: TaskFuture[Any] = TaskFuture()
+            work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
+            work.origin = template.origin
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 

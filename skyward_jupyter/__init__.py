@@ -14,12 +14,16 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Twice does no harm."""
     from skyward_jupyter.magics import SkyMagics
     from skyward_jupyter.option_table import POOL_LABELS
+    from skyward_jupyter.panel import connect
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
         magics = SkyMagics(shell, resident(POOL_LABELS))
         shell.register_magics(magics)
         shell.events.register("pre_run_cell", magics.put_in_scope)
+        shell.events.register("pre_run_cell", magics.marks.before)
+        shell.events.register("post_run_cell", magics.marks.after)
+        magics.bridge = connect(shell, resident(POOL_LABELS))
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
@@ -31,6 +35,10 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     if magics is None:
         return
     shell.events.unregister("pre_run_cell", magics.put_in_scope)
+    shell.events.unregister("pre_run_cell", magics.marks.before)
+    shell.events.unregister("post_run_cell", magics.marks.after)
+    if magics.bridge is not None:
+        magics.bridge.close()
     for kind in ("line", "cell"):
         manager.magics[kind].pop("sky", None)
     if magics in shell.configurables:

@@ -13,9 +13,12 @@ from skyward.specs import Nodes
 from skyward_jupyter.capture import CAPTURE_LIMIT
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
+from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
+from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner, Settings
-from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table
+from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_kernel.carrying_out import cancel_cell
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from skyward.target import Target
     from skyward_jupyter.handle import CellHandle
+    from skyward_kernel.bridge import PanelBridge
     from skyward_kernel.pools import PoolManager
 
 __all__ = ["COMMANDS", "SkyMagics"]
@@ -36,12 +40,20 @@ COMMANDS = {
     "scale": ("[NAME] NODES", "change how many nodes a pool has: 4, 2:16"),
     "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
     "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
-    "cancel": ("[CELL | --all]", "stop a cell in the background, by its number in `%sky status`"),
+    "drain": ("[NAME] NODE", "let a node finish its tasks and go; the pool has one less then"),
+    "tasks": ("[NAME]", "show the tasks of a pool, and the cells that they come from"),
+    "cancel": (
+        "[CELL | --all | --task N | --cell N]",
+        "stop a cell in the background, by its number in `%sky status`; a task, or all of a cell, by `%sky tasks`",
+    ),
     "help": ("", "show this"),
 }
 """The subcommands of `%sky`: what they take, and what they do."""
 
 _ALL = Option(("--all",), "all", "every one")
+_TASK = Option(("--task",), "task", "a task", "cell", "N", count, "the number of a task in `%sky tasks`")
+_CELL = Option(("--cell",), "cell", "a cell", "cell", "N", count, "the number of a cell, as it stands beside it")
+_POOL = next(option for option in OPTIONS if option.target == "pool")
 _QUIET = next(option for option in OPTIONS if option.target == "quiet")
 
 
@@ -63,6 +75,8 @@ class SkyMagics(Magics):
         self._pools = pools
         self._runner = CellRunner(shell, pools)
         self._in_scope: Target | None = None
+        self.bridge: PanelBridge | None = None
+        self.marks = CellMarks(shell)
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
@@ -78,7 +92,8 @@ class SkyMagics(Magics):
         """Run a cell on the nodes of a pool: `%%sky [options]` on its first line. `%sky help` lists the options.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
-        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `attach`, `reap` and `cancel` look after the pools.
+        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `tasks`, `attach`, `reap` and `cancel` look
+        after the pools.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
@@ -196,9 +211,42 @@ class SkyMagics(Magics):
         names, _, _ = parse_words(words, "reap", ())
         _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
 
+    def drain(self, words: Sequence[str]) -> None:
+        """Let a node finish its tasks and go."""
+        found, _, _ = parse_words(words, "drain", ())
+        match found:
+            case [node] if node.isdecimal():
+                name = DEFAULT_POOL
+            case [name, node] if node.isdecimal():
+                pass
+            case _:
+                raise UsageError("%sky drain takes the name of a pool and the rank of a node: `%sky drain default 3`.")
+        self._pools.get(name).drain(int(node))
+        _say(f"Node {node} of pool {name!r} finishes its tasks and goes.")
+
+    def tasks(self, words: Sequence[str]) -> None:
+        """Show the tasks of a pool."""
+        names, _, _ = parse_words(words, "tasks", ())
+        name = _at_most_one(names, "tasks") or DEFAULT_POOL
+        found = self._pools.get(name).report().tasks
+        _say(task_table(found) if found else f"Pool {name!r} has had no tasks yet.")
+
     def cancel(self, words: Sequence[str]) -> None:
-        """Stop one cell in the background, or all."""
-        numbers, given, _ = parse_words(words, "cancel", (_ALL,))
+        """Stop one cell in the background, or all; or one task, or all of a cell."""
+        numbers, given, _ = parse_words(words, "cancel", (_ALL, _TASK, _CELL, _POOL))
+        if "pool" in given and "task" not in given:
+            raise UsageError("--pool says where a task is, so it goes with --task N.")
+        if len(numbers) + len(given.keys() - {"pool"}) > 1:
+            raise UsageError(f"%sky cancel takes one of {COMMANDS['cancel'][0]}.")
+        if "task" in given:
+            name, task = given.get("pool", DEFAULT_POOL), given["task"]
+            if not self._pools.get(name).cancel([task]):
+                raise UsageError(f"Pool {name!r} has no task {task}, or it is over.")
+            _say(f"Stopping task {task}.")
+            return
+        if "cell" in given:
+            _say(cancel_cell(self._pools, given["cell"]))
+            return
         number = _at_most_one(numbers, "cancel")
         running = [handle for handle in self._runner.background if not handle.done()]
         if not running:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skyward.control.decisions import DecisionEvent
     from skyward.control.recovered import RecoveredTask
-    from skyward.control.snapshot import NodeView, PoolSnapshot
+    from skyward.control.snapshot import NodeView, PoolSnapshot, TaskView
     from skyward_jupyter.handle import CellHandle
 
-__all__ = ["cell_table", "decision_table", "node_table", "pool_table", "recovered_table", "table"]
+__all__ = ["cell_table", "decision_table", "node_table", "pool_table", "recovered_table", "table", "task_table"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -82,6 +82,21 @@ def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
         table(("task", "function", "node", "state", "characters printed"), rows)
         + "\n`pool.recovered[TASK]` has its `.result()` and `.output`; `%sky attach` gives the pool."
     )
+
+
+def task_table(tasks: Iterable["TaskView"]) -> str:
+    """One line for each task."""
+    rows = (
+        (
+            task.number,
+            task.state,
+            "" if task.node is None else task.node,
+            "" if task.origin is None else task.origin.number,
+            task.name if task.origin is None or task.name not in ("run_cell", "stream_cell") else task.origin.code,
+        )
+        for task in tasks
+    )
+    return table(("task", "state", "node", "cell", "what"), rows)
 
 
 def cell_table(cells: Iterable["CellHandle"]) -> str:

@@ -86,6 +86,12 @@ class PoolManager:
             resident = self._pools.get(name)
         return resident.compute if resident is not None and resident.compute.is_open else None
 
+    def peek(self, name: str) -> "Compute | None":
+        """The pool of that name, open or on its way; None if there is none. Does not wait for anything."""
+        with self._lock:
+            resident = self._pools.get(name)
+        return None if resident is None else resident.compute
+
     def check(self, name: str, asked: Asked) -> None:
         """Check that the pool of that name, if it is open, is what is asked for.
 

@@ -47,6 +47,7 @@ class DecisionEvent:
         reason: for people, with the numbers in it.
         held_back: why it was not carried out; empty where it was.
         times: how often in a row it was made.
+        number: its own, from 1 on; made again in a row, it keeps it.
     """
 
     at: float
@@ -58,6 +59,7 @@ class DecisionEvent:
     reason: str
     held_back: str = ""
     times: int = 1
+    number: int = 0
 
     @property
     def change(self) -> int:
@@ -81,9 +83,9 @@ class DecisionLog:
         self.total += 1
         last = self._events[-1] if self._events else None
         if last is not None and event.held_back and last.held_back and last.after == event.after:
-            self._events[-1] = replace(event, times=last.times + 1)
+            self._events[-1] = replace(event, times=last.times + 1, number=last.number)
         else:
-            self._events.append(event)
+            self._events.append(replace(event, number=last.number + 1 if last is not None else 1))
 
     def __len__(self) -> int:
         return len(self._events)

@@ -4,7 +4,7 @@ import asyncio
 import pickle
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.console import ConsoleSink
 from skyward.control import plane_messages as plane
@@ -25,12 +25,13 @@ class Hearing:
     """Takes the events of nodes. Lives on the library's loop.
 
     Args:
+        works: the tasks that are not over, by number.
         node_at: the node of a rank.
         tell: tells the control plane.
         delivered: is told that part of a task's stream has arrived.
+        wrote: takes what is printed: the node, the task or 0, the stream and the text.
 
     Attributes:
-        works: the tasks that are not over, by number.
         arrived: what came of those that are about to end.
         sink: takes what nodes print that is of no task, or of one that is over.
         log: keeps what all of them print.
@@ -39,12 +40,14 @@ class Hearing:
 
     def __init__(
         self,
+        works: dict[int, Work],
         node_at: "Callable[[int], Node | None]",
         tell: Callable[[plane.Message], None],
         delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
     ) -> None:
-        self.works: dict[int, Work] = {}
+        self.works = works
         self.arrived: dict[int, Arrived] = {}
         self.sink: Sink = ConsoleSink(label=True)
         self.log = Log()
@@ -53,6 +56,7 @@ class Hearing:
         self._tell = tell
         self._delivered = delivered
         self._spawn = spawn
+        self._wrote = wrote
 
     def heard(self, node: "Node", event: Event) -> None:
         """An event of a node. One that is leaving has only its last words to say."""
@@ -62,10 +66,12 @@ class Hearing:
         match event:
             case Finished():
                 self._on_finished(node, event, work)
-            case Output(_, stream, text):
+            case Output(task, stream, text):
                 self.log.add(node.rank, node.machine, event, time.time())
+                self._wrote(node.rank, task, stream, text)
                 (self.sink if work is None else work.sink).output(node.rank, stream, text)
             case Yielded(_, items) if work is not None and work.stream is not None:
+                work.yielded += len(items)
                 work.stream.arrive(items)
                 self._delivered(event.task)
             case Started():

@@ -38,11 +38,13 @@ class Desired:
     Attributes:
         victims: ranks that should go first where nodes must go.
         afresh: try again, too, what was given up.
+        drain: rank of the running node that goes, whatever else could.
     """
 
     nodes: Mapping[str, int]
     victims: tuple[int, ...] = ()
     afresh: bool = False
+    drain: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

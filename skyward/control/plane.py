@@ -12,7 +12,8 @@ from skyward.control import task_messages as tasks
 from skyward.control.autoscaler import Autoscaler
 from skyward.control.budget import LAST, LEAD, Ledger
 from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
+from skyward.control.draining import after_drain
+from skyward.control.plane_messages import Decided, DrainNode, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
 from skyward.control.plane_settings import PlaneSettings
 from skyward.control.reconciler import Reconciler
 from skyward.control.tasks import TaskManager
@@ -86,6 +87,9 @@ class ControlPlane:
                 self._reconcile(machines.Desired(first), now, effects)
             case Resize(bounds):
                 self._resize(bounds, now, effects)
+            case DrainNode(rank):
+                if after := after_drain(self.reconciler.book, self.groups, self.desired, rank):
+                    self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
             case Floor(demands):
                 self._floor = demands
                 self._look(now, effects)
@@ -243,13 +247,13 @@ class ControlPlane:
         reason: str,
         now: float,
         effects: list[Effect],
-        victims: tuple[int, ...] = (),
         *,
         afresh: bool = False,
+        drain: int | None = None,
     ) -> None:
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.acted(now)
-        self._reconcile(machines.Desired(after, victims, afresh), now, effects)
+        self._reconcile(machines.Desired(after, afresh=afresh, drain=drain), now, effects)
 
     def _look(self, now: float, effects: list[Effect]) -> None:
         """Ask the policy, and do what is to be done now."""

@@ -8,7 +8,7 @@ from skyward.control import task_messages as tasks
 from skyward.control.decisions import DecisionEvent
 from skyward.scaling.snapshot import Demand
 
-__all__ = ["Decided", "Effect", "Floor", "Fund", "Message", "Open", "Ready", "Resize", "Tick"]
+__all__ = ["Decided", "DrainNode", "Effect", "Floor", "Fund", "Message", "Open", "Ready", "Resize", "Tick"]
 
 # Messages.
 
@@ -23,6 +23,13 @@ class Resize:
     """Other bounds, by group: the fewest and the most nodes."""
 
     bounds: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """The node of this rank is to finish its tasks and go; the pool has one less then."""
+
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ type TaskMessage = (
     | tasks.Cancel
     | tasks.Abandon
 )
-type Message = Open | Resize | Floor | Fund | Tick | WorldMessage | TaskMessage
+type Message = Open | Resize | DrainNode | Floor | Fund | Tick | WorldMessage | TaskMessage
 
 # Effects.
 

@@ -16,6 +16,7 @@ from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.clustering import Clustering
 from skyward.control.decisions import DecisionEvent
+from skyward.control.draining import undrainable
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
@@ -23,6 +24,7 @@ from skyward.control.launching import Launcher
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
+from skyward.control.record import TaskRecord, unix_offset
 from skyward.control.recovered import RecoveredTask
 from skyward.control.setting_up import plane_of
 from skyward.control.settle import settle
@@ -66,8 +68,13 @@ class Pool:
         self._launchers = {group: Launcher(record, group, specs, options) for group, specs in groups.items()}
         self._plane: ControlPlane | None = None
         self.clustering = None if options.cluster is False else Clustering(name, record.derive("authority"))
-        self._hearing = Hearing(lambda rank: self._fleet.nodes.get(rank), self._tell, self._delivered, self._spawn)
-        self._works, self._arrived, self.log = self._hearing.works, self._hearing.arrived, self._hearing.log
+        self._works: dict[int, Work] = {}
+        self.task_record = TaskRecord(self._works, self._rank_of)
+        wrote = self.task_record.wrote
+        self._hearing = Hearing(
+            self._works, lambda rank: self._fleet.nodes.get(rank), self._tell, self._delivered, self._spawn, wrote
+        )
+        self._arrived, self.log = self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
         self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
         self._broadcasts: dict[int, BroadcastWork] = {}
@@ -195,7 +202,13 @@ class Pool:
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""
-        self._tell(tasks.Cancel(tuple(work.task for work in works if work.task in self._works)))
+        self.cancel_numbers(work.task for work in works)
+
+    def cancel_numbers(self, numbers: Iterable[int]) -> int:
+        """Stop tasks by their numbers; how many there are of them."""
+        there = tuple(number for number in numbers if number in self._works)
+        self._tell(tasks.Cancel(there))
+        return len(there)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
         """Stop every member of a broadcast."""
@@ -215,8 +228,11 @@ class Pool:
             raise ConnectionError(f"node {rank}, which holds the element, is gone")
         return node.fetch(blob)
 
+    def _rank_of(self, task: int) -> int | None:
+        return None if self._plane is None else self._plane.tasks.node_of(task)
+
     def _node_of(self, task: int) -> Node | None:
-        rank = None if self._plane is None else self._plane.tasks.node_of(task)
+        rank = self._rank_of(task)
         return None if rank is None else self._fleet.nodes.get(rank)
 
     def _ready(self) -> ControlPlane:
@@ -228,6 +244,7 @@ class Pool:
         """Tell the control plane, and carry out what it decides."""
         if self._plane is None or self.state in ("stopping", "closed"):
             return
+        self.task_record.revision += 1
         sent: set[Node] = set()
         for effect in self._plane.handle(message, _now()):
             match effect:
@@ -287,7 +304,7 @@ class Pool:
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
-        work.running = True
+        work.running, work.sent_at = True, _now()
         node.submit(work, attempt, share, lambda _: self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0)))
         self._feeding.begin(work)
 
@@ -306,6 +323,7 @@ class Pool:
             self._failed += 1
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
+        self.task_record.ended(work, outcome, reason)
         settle(work, outcome, reason, self._arrived.pop(task, None))
         self.log.task_ended(task)
 
@@ -327,6 +345,13 @@ class Pool:
         """Change how many nodes there are. Nodes that go finish their tasks first."""
         name = group if group is not None else next(iter(self._launchers))
         self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+
+    def drain(self, rank: int) -> str:
+        """Let a node finish its tasks and go, the pool having one less; why it cannot, empty where it does."""
+        ready = self._ready()
+        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, rank)
+        self._tell(plane.DrainNode(rank))
+        return reason
 
     def request_resources(self, floor: Sequence[Demand]) -> None:
         """Keep room for these, whether it is used or not."""
@@ -363,7 +388,7 @@ class Pool:
         """The latest decisions, oldest first; `at` in Unix time."""
         if self._plane is None:
             return []
-        since = time.time() - _now()
+        since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
 
 

@@ -105,13 +105,15 @@ class Reconciler:
         """Take `message` at time `now`; what must be done about it, in order."""
         effects: list[Effect] = []
         match message:
-            case Desired(nodes, victims, afresh):
+            case Desired(nodes, victims, afresh, drain):
                 self.desired.update(nodes)
                 self._victims = victims
                 if afresh:
                     self._given_up.clear()
                     self._failures.clear()
                     self._refusals.clear()
+                if drain is not None and (machine := self.book.seated(drain, "RUNNING")) is not None:
+                    self._drain(machine, now, effects)
             case Allocated(number):
                 self._allocated(number, now, effects)
             case Refused(numbers, reason):
@@ -360,10 +362,13 @@ class Reconciler:
                     self._leave(machine, NOT_NEEDED, now, effects)
                     self.book.unwant(machine)
                 case "RUNNING":
-                    self.book.move(machine, "STOP_REQUESTED", now)
-                    effects.append(Drain(machine.rank))
+                    self._drain(machine, now, effects)
                 case _:
                     self._terminate(machine, NOT_NEEDED, now, effects)
+
+    def _drain(self, machine: Machine, now: float, effects: list[Effect]) -> None:
+        self.book.move(machine, "STOP_REQUESTED", now)
+        effects.append(Drain(machine.rank))
 
     # How it looks from outside.
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from skyward.control.decisions import DecisionEvent
 from skyward.control.lifecycle import NodeState, PoolState
+from skyward.control.origin import Origin
 from skyward.metrics import NodeMetrics
 
-__all__ = ["NodeView", "PoolSnapshot"]
+__all__ = ["NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,9 @@ class NodeView:
         hourly_price: of its machine, USD.
         age: seconds since its machine was asked for.
         metrics: what it uses of its machine; None before it has said so.
+        machine: its number; another one may take the rank later.
+        kind: what the machine is: provider, type, zone and market.
+        asked_at: when it was asked for, in Unix time; None for not yet.
     """
 
     rank: int
@@ -37,6 +42,9 @@ class NodeView:
     age: float = 0.0
     sent: int = 0
     metrics: NodeMetrics | None = None
+    machine: int = 0
+    kind: str = ""
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class PoolSnapshot:
         min, max, desired: nodes, over all groups.
         policy: what decides how many there are.
         spent, per_hour, budget: USD; `budget` is None for no limit.
+        at: Unix time of this snapshot.
+        failure: why nodes cannot be had, or paid; empty while they can.
     """
 
     name: str
@@ -64,3 +74,59 @@ class PoolSnapshot:
     spent: float = 0.0
     per_hour: float = 0.0
     budget: float | None = None
+    at: float = 0.0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task.
+
+    Attributes:
+        number: in its pool.
+        name: of its function.
+        node: rank of the node that has it, or had it last.
+        origin: the cell that sent it.
+        queued_at, started_at, ended_at: Unix time; started when it was sent to its node.
+        seconds: how long it ran there, as its node says.
+        yielded: elements that have arrived, of a generator function.
+        reason: why it failed.
+    """
+
+    number: int
+    name: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    node: int | None
+    origin: Origin | None
+    queued_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    seconds: float | None = None
+    yielded: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputView:
+    """What a node wrote to a standard stream. `number` counts the pieces of a pool; `task` is 0 for the node itself."""
+
+    number: int
+    node: int
+    task: int
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """Everything about a pool that a view of it shows, of one moment.
+
+    Attributes:
+        decisions, output: those that were asked for, oldest first.
+        tasks: those there are, and the latest that are over.
+    """
+
+    snapshot: PoolSnapshot
+    decisions: tuple[DecisionEvent, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    output: tuple[OutputView, ...] = ()

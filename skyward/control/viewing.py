@@ -8,6 +8,7 @@ from skyward.control.lifecycle import PoolState
 from skyward.control.machines import Machine
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
+from skyward.control.record import unix_offset
 from skyward.control.snapshot import NodeView, PoolSnapshot
 
 __all__ = ["view"]
@@ -23,7 +24,7 @@ def view(
     failed: int,
 ) -> PoolSnapshot:
     """The pool now; nodes by rank, those that are going after those that have their ranks."""
-    now = time.monotonic()
+    now, since = time.monotonic(), unix_offset()
     book = plane.reconciler.book
     seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
     groups = plane.groups.values()
@@ -45,6 +46,9 @@ def view(
                 hourly_price=machine.place.hourly_price if machine.place is not None else 0.0,
                 age=now - machine.asked[0] if machine.asked else 0.0,
                 metrics=node.metrics[-1] if node is not None and node.metrics else None,
+                machine=machine.id,
+                kind=str(machine.place) if machine.place is not None else "",
+                asked_at=machine.asked[0] + since if machine.asked else None,
             )
         )
     return PoolSnapshot(
@@ -63,6 +67,8 @@ def view(
         spent=plane.ledger.spent(now),
         per_hour=plane.ledger.per_hour,
         budget=plane.ledger.budget,
+        at=now + since,
+        failure=plane.failure,
     )
 
 

@@ -1,11 +1,13 @@
 """One task at the client: what is sent, and where what comes back goes."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
 from skyward.specs.needs import NOTHING, Needs
@@ -139,6 +141,9 @@ class Work:
         needs: what it asks of its node.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
+        origin: the cell that sent it.
+        queued_at, sent_at: when it was made, and when it was sent to a node last.
+        yielded: how many elements of its stream have arrived.
     """
 
     code: PreparedCode
@@ -153,6 +158,10 @@ class Work:
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None
     running: bool = False
+    origin: Origin | None = None
+    queued_at: float = field(default_factory=time.monotonic)
+    sent_at: float | None = None
+    yielded: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,85 @@
+"""What the commands of the panel do to the pools, each with a sentence on what came of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from skyward.errors import UsageError
+from skyward.specs import Nodes
+from skyward_kernel.pools import PoolManager
+from skyward_kernel.protocol import (
+    CancelCell,
+    CancelTask,
+    Command,
+    Drain,
+    NewPool,
+    Refresh,
+    Scale,
+    StopAll,
+    StopPool,
+)
+
+__all__ = ["SLOW", "CarryOut", "OpenPool", "cancel_cell"]
+
+type OpenPool = Callable[[str, Mapping[str, str]], object]
+"""Opens a pool of that name with these options, flags to the texts behind them."""
+
+SLOW: Final = (StopPool, StopAll, NewPool)
+"""Commands that wait for machines."""
+
+
+class CarryOut:
+    """Carries out commands. It may be called from any thread.
+
+    Args:
+        pools: those of the kernel.
+        open_pool: opens a new one.
+    """
+
+    def __init__(self, pools: PoolManager, open_pool: OpenPool) -> None:
+        self._pools = pools
+        self._open_pool = open_pool
+
+    def __call__(self, command: Command) -> str:
+        """Do it; what came of it.
+
+        Raises:
+            SkywardError: it cannot be done.
+        """
+        match command:
+            case Refresh():
+                return ""
+            case CancelTask(_, pool, task):
+                if not self._pools.get(pool).cancel([task]):
+                    raise UsageError(f"Pool {pool!r} has no task {task}, or it is over.")
+                return f"Stopping task {task}."
+            case CancelCell(_, cell):
+                return cancel_cell(self._pools, cell)
+            case Scale(_, pool, least, most):
+                wanted = self._pools.scale(pool, Nodes(least, None if most == least else most))
+                return f"Pool {pool!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}."
+            case Drain(_, pool, node):
+                self._pools.get(pool).drain(node)
+                return f"Node {node} of pool {pool!r} finishes its tasks and goes."
+            case StopPool(_, pool):
+                self._pools.close(pool)
+                return f"Pool {pool!r} is closed."
+            case StopAll():
+                closed = self._pools.close_all()
+                return f"Closed: {', '.join(closed)}." if closed else "There are no pools."
+            case NewPool(_, name, options):
+                self._open_pool(name, options)
+                return f"Pool {name!r} is open."
+
+
+def cancel_cell(pools: PoolManager, cell: int) -> str:
+    """Stop every task of a cell, in whatever pool; what came of it.
+
+    Raises:
+        UsageError: it has none that is not over.
+    """
+    found = (pools.find(name) for name in pools.names)
+    stopped = sum(pool.cancel(cell=cell) for pool in found if pool is not None)
+    if not stopped:
+        raise UsageError(f"Cell {cell} has no task that waits or runs.")
+    tasks = "task" if stopped == 1 else "tasks"
+    return f"Stopping {stopped} {tasks} of cell {cell}."

@@ -1,0 +1,262 @@
+"""From pools to what the panel shows of them, and from one such state to the next. No I/O, and no clock."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from skyward.control.decisions import DecisionEvent
+from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
+from skyward_kernel.protocol import (
+    KEPT,
+    LOGS,
+    MESSAGES,
+    ROWS,
+    Answer,
+    DecisionRow,
+    Delta,
+    FormField,
+    GaugeRow,
+    NodeRow,
+    OutputRow,
+    PointRow,
+    PoolRow,
+    Row,
+    Snapshot,
+    TaskRow,
+)
+
+__all__ = ["PanelState", "Table", "changes", "encode", "project"]
+
+POINT_EVERY: Final = 2
+"""Seconds that one point of the chart stands for."""
+
+SAME_MONEY: Final = 1e-4
+"""USD by which two accounts of what was spent may differ and still say the same."""
+
+type Table = dict[str, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class PanelState:
+    """What the panel shows of one pool: a table for each kind of row, by key."""
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def __getitem__(self, table: str) -> Table:
+        return self.tables.get(table, {})
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return sum(map(len, self.tables.values()))
+
+    @property
+    def last_decision(self) -> int:
+        """Number of the latest decision."""
+        return max((row.number for row in self["decisions"].values() if isinstance(row, DecisionRow)), default=0)
+
+    @property
+    def last_output(self) -> int:
+        """Number of the latest piece of output."""
+        return max((row.number for row in self["output"].values() if isinstance(row, OutputRow)), default=0)
+
+
+def project(report: PoolReport, before: PanelState | None = None) -> PanelState:
+    """What the panel shows of a pool, where it showed `before`, whose decisions and output stay."""
+    before = before or PanelState()
+    snapshot = report.snapshot
+    name = snapshot.name
+    pool = _steady(_pool(snapshot), before["pools"].get(name))
+    nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
+    gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
+    tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
+    decisions = ((f"{name}/{event.number}", _decision(name, event)) for event in report.decisions)
+    output = ((f"{name}/{piece.number}", _output(name, piece)) for piece in report.output)
+    return PanelState(
+        {
+            "pools": {name: pool},
+            "nodes": dict(nodes),
+            "gauges": dict(gauges),
+            "tasks": dict(tasks),
+            "decisions": _grown(before["decisions"], decisions, KEPT["decisions"]),
+            "points": _grown(before["points"], _point(snapshot, pool, before["points"]), KEPT["points"]),
+            "output": _grown(before["output"], output, KEPT["output"]),
+        }
+    )
+
+
+def changes(
+    before: Mapping[str, PanelState], after: Mapping[str, PanelState]
+) -> tuple[dict[str, dict[str, Row]], dict[str, tuple[str, ...]]]:
+    """The rows of `after` that are new or other, and the keys of those of `before` that are gone, by table.
+
+    A pool that is gone takes its rows along, and what falls off the old end of a log is dropped on both sides.
+    """
+    rows: dict[str, dict[str, Row]] = {}
+    gone: dict[str, list[str]] = {}
+    for name, state in after.items():
+        known = before.get(name)
+        if known is state:
+            continue
+        for table, there in state.tables.items():
+            had = {} if known is None else known[table]
+            fresh = {key: row for key, row in there.items() if had.get(key) != row}
+            if fresh:
+                rows.setdefault(table, {}).update(fresh)
+            if table not in LOGS and (left := [key for key in had if key not in there]):
+                gone.setdefault(table, []).extend(left)
+    if closed := [name for name in before if name not in after]:
+        gone.setdefault("pools", []).extend(closed)
+    return rows, {table: tuple(keys) for table, keys in gone.items()}
+
+
+_NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (*ROWS.values(), *MESSAGES, FormField)}
+
+
+def encode(value: Row | FormField | Snapshot | Delta | Answer) -> dict[str, Any]:
+    """A row, or a message whose tables are encoded, as JSON has it."""
+    return {name: getattr(value, name) for name in _NAMES[type(value)]}
+
+
+def _pool(snapshot: PoolSnapshot) -> PoolRow:
+    return PoolRow(
+        name=snapshot.name,
+        state=snapshot.state,
+        provider=snapshot.provider,
+        policy=snapshot.policy,
+        min=snapshot.min,
+        max=snapshot.max,
+        desired=snapshot.desired,
+        active=sum(node.state == "active" for node in snapshot.nodes),
+        queued=snapshot.queued,
+        running=snapshot.running,
+        done=snapshot.done,
+        failed=snapshot.failed,
+        spent=snapshot.spent,
+        spent_at=snapshot.at,
+        per_hour=snapshot.per_hour,
+        budget=snapshot.budget,
+        failure=snapshot.failure,
+    )
+
+
+def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
+    """The pool with the account it had, where that one still says the same: time alone makes no difference."""
+    if not isinstance(before, PoolRow) or before.per_hour != pool.per_hour:
+        return pool
+    told = before.spent + before.per_hour * (pool.spent_at - before.spent_at) / 3600
+    if abs(told - pool.spent) > SAME_MONEY:
+        return pool
+    return replace(pool, spent=before.spent, spent_at=before.spent_at)
+
+
+def _node(pool: str, view: NodeView) -> NodeRow:
+    return NodeRow(
+        pool=pool,
+        machine=view.machine,
+        rank=view.rank,
+        state=view.state,
+        phase=view.phase,
+        group=view.group,
+        kind=view.kind,
+        address=view.address,
+        price=view.hourly_price,
+        slots=view.slots,
+        busy=view.busy,
+        asked_at=view.asked_at,
+    )
+
+
+def _gauge(pool: str, view: NodeView) -> GaugeRow:
+    metrics = view.metrics
+    if metrics is None:
+        return GaugeRow(pool, view.machine)
+    gpus = metrics.gpus
+    return GaugeRow(
+        pool=pool,
+        machine=view.machine,
+        cpu=_share(metrics.cpu, metrics.cpus),
+        memory=_share(metrics.memory, metrics.memory_total),
+        gpu=_share(sum(gpu.busy for gpu in gpus), len(gpus)),
+        gpu_memory=_share(sum(gpu.memory for gpu in gpus), sum(gpu.memory_total for gpu in gpus)),
+    )
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    """A part of a whole, to the hundredth: what is finer is not seen, and would be sent each time."""
+    return None if part is None or not whole else round(min(1.0, part / whole), 2)
+
+
+def _task(pool: str, view: TaskView) -> TaskRow:
+    origin = view.origin
+    return TaskRow(
+        pool=pool,
+        number=view.number,
+        name=view.name,
+        state=view.state,
+        node=view.node,
+        cell=None if origin is None else origin.number,
+        cell_id="" if origin is None else origin.cell,
+        code="" if origin is None else origin.code,
+        queued_at=view.queued_at,
+        started_at=view.started_at,
+        ended_at=view.ended_at,
+        seconds=view.seconds,
+        yielded=view.yielded,
+        reason=view.reason,
+    )
+
+
+def _decision(pool: str, event: DecisionEvent) -> DecisionRow:
+    inputs = event.inputs
+    return DecisionRow(
+        pool=pool,
+        number=event.number,
+        at=event.at,
+        by=event.by,
+        policy=event.policy,
+        before=sum(event.before.values()),
+        after=sum(event.after.values()),
+        reason=event.reason,
+        held_back=event.held_back,
+        times=event.times,
+        queued=inputs.queued,
+        inflight=inputs.inflight,
+        capacity=inputs.capacity,
+        active=inputs.active,
+        booting=inputs.booting,
+        leaving=inputs.leaving,
+        idle_for=round(inputs.idle_for, 1),
+        spent=inputs.spent,
+        per_hour=inputs.per_hour,
+    )
+
+
+def _output(pool: str, piece: OutputView) -> OutputRow:
+    return OutputRow(pool, piece.number, piece.node, piece.task, piece.stream, piece.text)
+
+
+def _point(snapshot: PoolSnapshot, pool: PoolRow, before: Table) -> Iterable[tuple[str, Row]]:
+    """The point of the chart that this moment makes, unless the last one says the same."""
+    number = int(snapshot.at) // POINT_EVERY
+    last = next(reversed(before.values()), None)
+    if not snapshot.at:
+        return  # it is not there yet
+    heights = pool.queued, pool.running, pool.desired, pool.active
+    if isinstance(last, PointRow) and (last.queued, last.running, last.desired, last.current) == heights:
+        return
+    key = f"{pool.name}/{number}"
+    there = before.get(key)
+    at = there.at if isinstance(there, PointRow) else snapshot.at
+    yield key, PointRow(pool.name, number, at, *heights)
+
+
+def _grown(before: Table, added: Iterable[tuple[str, Row]], most: int) -> Table:
+    """A log with more at its end, and as much less at its start as it takes to keep no more than `most`."""
+    new = dict(added)
+    if not new:
+        return before
+    grown = {**before, **new}
+    for key in list(grown)[: max(0, len(grown) - most)]:
+        del grown[key]
+    return grown

@@ -1,0 +1,176 @@
+"""Keeps the panel up to date: looks at the pools, and sends what is different. On a thread of its own.
+
+It looks when a pool says that something happened, and once a second for what pools do not say, such as the phase that
+a node boots in. It sends at most ten messages a second and none when nothing is different, and what looking costs
+decides how long it waits for the next time: at most a fiftieth of one processor.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from skyward.errors import SkywardError
+from skyward_kernel.pools import PoolManager
+from skyward_kernel.projection import PanelState, changes, encode, project
+from skyward_kernel.protocol import Delta, FormField, Row, Snapshot
+
+__all__ = ["Publisher"]
+
+_logger = logging.getLogger(__name__)
+
+GAP: Final = 0.1
+LONGEST_GAP: Final = 1.0
+SHARE: Final = 0.02
+"""Seconds between two looks, at least and at most, and the share of a processor that they may take."""
+
+FULL_EVERY: Final = 3.0
+FULL_MOST: Final = 300
+"""While there is work, a snapshot goes out this often, if it has no more rows than this: a page that is reloaded while
+a cell blocks the kernel cannot ask for one."""
+
+
+class Publisher:
+    """Sends the state of the pools.
+
+    Args:
+        pools: those to watch.
+        send: takes a message, as JSON has it; called from this object's thread.
+        form: the fields of the form of a new pool.
+    """
+
+    def __init__(
+        self, pools: PoolManager, send: Callable[[dict[str, Any]], object], form: Iterable[FormField] = ()
+    ) -> None:
+        self._pools = pools
+        self._send = send
+        self._form = [encode(each) for each in form]
+        self._session = secrets.token_hex(8)
+        self._seq = 0
+        self._states: dict[str, PanelState] = {}
+        self._revisions: dict[str, tuple[int, int]] = {}
+        self._looked_at = self._full_at = float("-inf")
+        self._full = False
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin, or send a snapshot if it has begun."""
+        with self._lock:
+            if self._thread is None:
+                self._over.clear()
+                self._thread = threading.Thread(target=self._run, name="skyward-panel", daemon=True)
+                self._thread.start()
+        self.refresh()
+
+    def look_once(self) -> None:
+        """Send a snapshot now, from the calling thread, if nobody watches yet."""
+        with self._lock:
+            if self._thread is None:
+                self._full = True
+                self.look()
+
+    def refresh(self) -> None:
+        """Send a snapshot soon."""
+        self._full = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Send nothing any more. Twice does no harm."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._over.set()
+            self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        gap = GAP
+        while not self._over.is_set():
+            self._wake.wait(gap)
+            if self._over.is_set():
+                return
+            if self._wake.is_set():
+                self._wake.clear()
+                self._over.wait(GAP)  # what else is asked for in this moment is answered with it
+            began = time.perf_counter()
+            try:
+                self.look()
+            except SkywardError:
+                self._full = True  # a pool was closed under our eyes: the next look sees it
+            except Exception:
+                _logger.exception("the panel could not be told of the pools; it is tried again")
+                self._full = True
+            gap = min(LONGEST_GAP, max(GAP, (time.perf_counter() - began) / SHARE))
+
+    def look(self) -> bool:
+        """Look once, and send what is different; whether anything was sent."""
+        now = time.monotonic()
+        full, self._full = self._full, False
+        revisions = {}
+        for name in self._pools.names:
+            compute = self._pools.peek(name)
+            if compute is not None:
+                revisions[name] = (id(compute), compute.revision)
+        if not full and revisions == self._revisions and now < self._looked_at + LONGEST_GAP:
+            return False
+        stale = full or now >= self._looked_at + LONGEST_GAP
+        before = self._states
+        states: dict[str, PanelState] = {}
+        for name, revision in revisions.items():
+            known = before.get(name) if self._is_same(name, revision) else None
+            full = full or (known is None and name in before)  # another pool of that name: nothing of the old one stays
+            if known is not None and not stale and self._revisions.get(name) == revision:
+                states[name] = known
+            elif (state := self._project(name, known)) is not None:
+                states[name] = state
+        self._states, self._revisions = states, revisions
+        if stale:
+            self._looked_at = now
+        rows, gone = changes(before, states)
+        return self._publish(rows, gone, full, now)
+
+    def _is_same(self, name: str, revision: tuple[int, int]) -> bool:
+        """Whether a pool is the one of that name that was there before."""
+        return self._revisions.get(name, (0, 0))[0] == revision[0]
+
+    def _project(self, name: str, known: PanelState | None) -> PanelState | None:
+        compute = self._pools.peek(name)
+        if compute is None:
+            return None
+        decided, wrote = (known.last_decision - 1, known.last_output) if known is not None else (0, 0)
+        return project(compute.report(decisions_after=decided, output_after=wrote), known)
+
+    def _publish(
+        self, rows: Mapping[str, Mapping[str, Row]], gone: Mapping[str, tuple[str, ...]], full: bool, now: float
+    ) -> bool:
+        full = full or (
+            now >= self._full_at + FULL_EVERY
+            and any(_works(state) for state in self._states.values())
+            and sum(state.size for state in self._states.values()) <= FULL_MOST
+        )
+        if not (full or rows or gone):
+            return False
+        self._seq += 1
+        if full:
+            self._full_at = now
+            everything = changes({}, self._states)[0]
+            self._send(encode(Snapshot(self._session, self._seq, _encoded(everything))) | {"form": self._form})
+        else:
+            self._send(encode(Delta(self._session, self._seq, _encoded(rows), gone)))
+        return True
+
+
+def _works(state: PanelState) -> bool:
+    return any(
+        row.queued or row.running or row.state != "ready"  # type: ignore[union-attr]  # of the table of pools
+        for row in state["pools"].values()
+    )
+
+
+def _encoded(rows: Mapping[str, Mapping[str, Row]]) -> dict[str, dict[str, dict[str, Any]]]:
+    return {table: {key: encode(row) for key, row in there.items()} for table, there in rows.items()}

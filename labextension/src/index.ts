@@ -1,0 +1,154 @@
+import {
+  ILayoutRestorer,
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { Dialog, ICommandPalette, showDialog } from '@jupyterlab/apputils';
+import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { icon } from './icon';
+import { equivalent, Wish } from './model/equivalent';
+import { PanelModel } from './model/panel';
+import { PoolRow } from './protocol';
+import { Actions, SkywardPanel } from './view/panel';
+import { StatusItem } from './view/status';
+
+const ID = 'skyward-panel:plugin';
+
+const COMMANDS = {
+  show: 'skyward:show-panel',
+  load: 'skyward:insert-load-ext',
+  cell: 'skyward:insert-cell',
+  stopAll: 'skyward:stop-all'
+} as const;
+
+const LOAD = '%load_ext skyward';
+const CELL = '%%sky\n';
+
+/** Put a cell with this text into the notebook in focus, below the active cell, and begin to edit it. */
+function insertCell(tracker: INotebookTracker, text: string): void {
+  const notebook = tracker.currentWidget?.content;
+  if (!notebook) {
+    return;
+  }
+  if (notebook.activeCell?.model.sharedModel.getSource().trim()) {
+    NotebookActions.insertBelow(notebook);
+  }
+  notebook.activeCell?.model.sharedModel.setSource(text);
+  notebook.mode = 'edit';
+  notebook.activate();
+}
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: ID,
+  description: 'The pools of the notebook in focus, in a side panel.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [
+    ITranslator,
+    ICommandPalette,
+    ISettingRegistry,
+    IStatusBar,
+    ILayoutRestorer
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+    registry: ISettingRegistry | null,
+    statusBar: IStatusBar | null,
+    restorer: ILayoutRestorer | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load('skyward');
+    const model = new PanelModel(tracker, trans);
+    let confirmStop = true;
+
+    const stop = async (wish: Wish, pools: PoolRow[]): Promise<void> => {
+      const lost = pools.reduce((sum, each) => sum + each.queued + each.running, 0);
+      if (lost && confirmStop) {
+        const { button } = await showDialog({
+          title: trans.__('Stop %1?', pools.map(each => each.name).join(', ')),
+          body: trans.__(
+            'What would be lost: %1 tasks that run or wait. (%2)',
+            lost,
+            equivalent(wish)
+          ),
+          buttons: [
+            Dialog.cancelButton({ label: trans.__('Keep') }),
+            Dialog.warnButton({ label: trans.__('Stop') })
+          ]
+        });
+        if (!button.accept) {
+          return;
+        }
+      }
+      await model.send(wish);
+    };
+    const actions: Actions = {
+      insertLoad: () => insertCell(tracker, LOAD),
+      insertCell: () => insertCell(tracker, CELL),
+      stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
+      stopAll: () => void stop({ kind: 'stop-all' }, model.pools)
+    };
+
+    const panel = new SkywardPanel(model, trans, actions);
+    panel.id = 'skyward-panel';
+    panel.title.icon = icon;
+    panel.title.caption = trans.__('Skyward: pools of this notebook');
+    app.shell.add(panel, 'left', { rank: 600 });
+    restorer?.add(panel, panel.id);
+
+    const hasNotebook = () => tracker.currentWidget !== null;
+    app.commands.addCommand(COMMANDS.show, {
+      label: trans.__('Show the Pools of This Notebook'),
+      icon,
+      execute: () => app.shell.activateById(panel.id)
+    });
+    app.commands.addCommand(COMMANDS.load, {
+      label: trans.__('Insert %1', LOAD),
+      isEnabled: hasNotebook,
+      execute: actions.insertLoad
+    });
+    app.commands.addCommand(COMMANDS.cell, {
+      label: trans.__('Insert a %1 Cell', '%%sky'),
+      isEnabled: hasNotebook,
+      execute: actions.insertCell
+    });
+    app.commands.addCommand(COMMANDS.stopAll, {
+      label: trans.__('Stop All Pools of This Notebook'),
+      isEnabled: () => model.pools.length > 0,
+      execute: actions.stopAll
+    });
+    for (const command of Object.values(COMMANDS)) {
+      palette?.addItem({ command, category: trans.__('Skyward') });
+    }
+
+    const item = new StatusItem(model, trans, () =>
+      app.shell.activateById(panel.id)
+    );
+    statusBar?.registerStatusItem('skyward-panel:status', {
+      item,
+      align: 'left',
+      rank: 900
+    });
+    if (registry) {
+      void app.restored
+        .then(() => registry.load(ID))
+        .then(settings => {
+          const read = () => {
+            confirmStop = settings.get('confirmStop').composite !== false;
+            item.setHidden(settings.get('statusBar').composite === false);
+          };
+          settings.changed.connect(read);
+          read();
+        })
+        .catch(error => console.warn('skyward: no settings', error));
+    }
+  }
+};
+
+export default plugin;

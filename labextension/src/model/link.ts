@@ -1,0 +1,244 @@
+import { Kernel, KernelMessage } from '@jupyterlab/services';
+import { UUID } from '@lumino/coreutils';
+import { IDisposable } from '@lumino/disposable';
+import { ISignal, Signal } from '@lumino/signaling';
+
+import { Answer, COMMAND_TARGET, Message, STATE_COMM, VERSION } from '../protocol';
+import { Wish } from './equivalent';
+import { Store } from './store';
+
+/**
+ * How a kernel is reached: not known yet; it has no Skyward; its state arrives; it restarts or does not answer; it is
+ * gone; or it speaks another version of the protocol.
+ */
+export type Contact =
+  | 'looking'
+  | 'absent'
+  | 'live'
+  | 'restarting'
+  | 'gone'
+  | 'foreign';
+
+/** The name of the comm that a kernel with the extension lists, so that nothing is opened where there is none. */
+const STATE_TARGET = STATE_COMM;
+
+/** Milliseconds after which a kernel that did not say that it heard a command counts as blocked. */
+export const PATIENCE = 1000;
+/** Milliseconds that a subshell may take to start. */
+const SUBSHELL_PATIENCE = 3000;
+
+/** What became of a command. */
+export interface Outcome {
+  state: 'done' | 'refused' | 'unheard' | 'interrupted';
+  text: string;
+}
+
+type Listener = (answer: Answer) => void;
+
+/** One kernel: what it tells of its pools, and the way for commands. */
+export class KernelLink implements IDisposable {
+  constructor(
+    readonly kernel: Kernel.IKernelConnection,
+    private readonly _client: string
+  ) {
+    kernel.iopubMessage.connect(this._onIOPub, this);
+    kernel.statusChanged.connect(this._onStatus, this);
+    kernel.disposed.connect(this.dispose, this);
+    void this.look();
+  }
+
+  readonly store = new Store();
+
+  /** Something is different. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get contact(): Contact {
+    return this._contact;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this.kernel.iopubMessage.disconnect(this._onIOPub, this);
+    this.kernel.statusChanged.disconnect(this._onStatus, this);
+    this._closeComm();
+    this._waiting.clear();
+    Signal.clearData(this);
+  }
+
+  /** Find out whether the kernel has Skyward, and connect to it if so. A kernel that is busy answers later. */
+  async look(): Promise<void> {
+    try {
+      const reply = await this.kernel.requestCommInfo({
+        target_name: STATE_TARGET
+      });
+      if (reply.content.status === 'ok' && STATE_COMM in reply.content.comms) {
+        await this._connect();
+      } else if (this._contact === 'looking') {
+        this._move('absent');
+      }
+    } catch {
+      // The connection was lost, or the kernel restarted: its status says so.
+    }
+  }
+
+  /**
+   * Have the kernel carry out a command. Where it hears nothing because a cell blocks it, and the command is to stop
+   * work, the kernel is interrupted: that stops the cell, and with it the work.
+   */
+  send(wish: Wish): Promise<Outcome> {
+    const id = UUID.uuid4();
+    return new Promise(resolve => {
+      const stops = wish.kind === 'cancel-task' || wish.kind === 'cancel-cell';
+      const timer = setTimeout(() => {
+        if (!stops) {
+          resolve({ state: 'unheard', text: '' });
+          return;
+        }
+        this._waiting.delete(id);
+        void this.kernel.interrupt().then(
+          () => resolve({ state: 'interrupted', text: '' }),
+          error => resolve({ state: 'refused', text: String(error) })
+        );
+      }, PATIENCE);
+      this._waiting.set(id, answer => {
+        clearTimeout(timer);
+        if (answer.state !== 'heard') {
+          this._waiting.delete(id);
+          resolve({ state: answer.state, text: answer.text });
+        }
+      });
+      this._post({ ...wish, id });
+    });
+  }
+
+  private _post(data: object): void {
+    if (this._comm && !this._comm.isDisposed) {
+      this._comm.send(data as never);
+    }
+  }
+
+  private async _connect(): Promise<void> {
+    if (this._comm || this._isDisposed) {
+      return;
+    }
+    const comm = this.kernel.createComm(COMMAND_TARGET);
+    this._comm = comm;
+    comm.onClose = () => {
+      if (this._comm === comm) {
+        this._comm = null;
+      }
+    };
+    await subshell(comm);
+    if (this._isDisposed || this._comm !== comm || comm.isDisposed) {
+      return;
+    }
+    comm.open({ client: this._client, version: VERSION });
+  }
+
+  private _closeComm(): void {
+    const comm = this._comm;
+    this._comm = null;
+    if (comm && !comm.isDisposed && !this.kernel.isDisposed) {
+      try {
+        comm.close();
+      } catch {
+        // The kernel is gone, and the comm with it.
+      }
+    }
+  }
+
+  private _onIOPub(_: unknown, message: KernelMessage.IIOPubMessage): void {
+    if (
+      message.header.msg_type !== 'comm_msg' ||
+      (message.content as { comm_id?: string }).comm_id !== STATE_COMM
+    ) {
+      return;
+    }
+    const data = (message.content as { data: unknown }).data as Message;
+    if (data.kind === 'answer') {
+      this._waiting.get(data.id)?.(data);
+      return;
+    }
+    switch (this.store.apply(data)) {
+      case 'foreign':
+        this._move('foreign');
+        return;
+      case 'gap':
+        this._post({ kind: 'refresh', id: UUID.uuid4() });
+        break;
+      case 'taken':
+        this._contact = 'live';
+        break;
+    }
+    if (!this._comm) {
+      void this._connect();
+    }
+    this._changed.emit();
+  }
+
+  private _onStatus(_: unknown, status: Kernel.Status): void {
+    switch (status) {
+      case 'restarting':
+      case 'autorestarting':
+        this._comm = null;
+        this.store.clear();
+        this._restarted = true;
+        this._move('restarting');
+        break;
+      case 'dead':
+        this._comm = null;
+        this._move('gone');
+        break;
+      case 'idle':
+        if (this._restarted) {
+          this._restarted = false;
+          this._move('looking');
+          void this.look();
+        }
+        break;
+    }
+  }
+
+  private _move(contact: Contact): void {
+    this._contact = contact;
+    this._changed.emit();
+  }
+
+  private _contact: Contact = 'looking';
+  private _comm: Kernel.IComm | null = null;
+  private _isDisposed = false;
+  private _restarted = false;
+  private _waiting = new Map<string, Listener>();
+  private _changed = new Signal<this, void>(this);
+}
+
+/** The comm of JupyterLab 4.4 and newer, which can have a subshell of its own. */
+interface ISubshellComm {
+  commsOverSubshells?: string;
+  subshellStarted?: Promise<void>;
+}
+
+/** Wait until a comm has its subshell, whatever the user's settings say of comms in general. */
+async function subshell(comm: Kernel.IComm): Promise<void> {
+  const own = comm as ISubshellComm;
+  if (own.subshellStarted === undefined) {
+    return;
+  }
+  if (own.commsOverSubshells === 'disabled') {
+    await Promise.resolve(); // what the constructor began is over, so that one subshell is started and not two
+    own.commsOverSubshells = 'perCommTarget';
+  }
+  const late = new Promise<void>(resolve =>
+    setTimeout(resolve, SUBSHELL_PATIENCE)
+  );
+  await Promise.race([own.subshellStarted, late]).catch(() => undefined);
+}

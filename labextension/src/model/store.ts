@@ -1,0 +1,117 @@
+import { Delta, KEPT, Snapshot, Tables, VERSION } from '../protocol';
+
+/** The tables of the panel, each by key. */
+export type Rows = { [T in keyof Tables]: Map<string, Tables[T]> };
+
+/** What came of a message: it was taken, messages before it are missing, or it is of another version. */
+export type Applied = 'taken' | 'gap' | 'foreign';
+
+function empty(): Rows {
+  return {
+    pools: new Map(),
+    nodes: new Map(),
+    gauges: new Map(),
+    tasks: new Map(),
+    decisions: new Map(),
+    points: new Map(),
+    output: new Map()
+  };
+}
+
+/** What the kernel has told of its pools. */
+export class Store {
+  rows: Rows = empty();
+  form: Snapshot['form'] = [];
+
+  /** Whether there was a snapshot, and nothing has been missed since. */
+  get whole(): boolean {
+    return this._session !== '';
+  }
+
+  /** Take a message of the kernel. */
+  apply(message: Snapshot | Delta): Applied {
+    if (message.version !== VERSION) {
+      return 'foreign';
+    }
+    if (message.kind === 'snapshot') {
+      this.rows = empty();
+      this.form = message.form;
+      this._session = message.session;
+    } else if (
+      message.session !== this._session ||
+      message.seq !== this._seq + 1
+    ) {
+      this._session = '';
+      return 'gap';
+    }
+    this._seq = message.seq;
+    if (message.kind === 'delta') {
+      this._drop(message.gone);
+    }
+    for (const [table, rows] of Object.entries(message.tables)) {
+      const known = this.rows[table as keyof Tables] as
+        | Map<string, unknown>
+        | undefined;
+      for (const [key, row] of Object.entries(rows)) {
+        known?.set(key, row);
+      }
+    }
+    this._trim();
+    return 'taken';
+  }
+
+  /** Forget everything: the kernel is another one. */
+  clear(): void {
+    this.rows = empty();
+    this._session = '';
+  }
+
+  /** The rows of a table that are of one pool, in the order in which they came. */
+  of<T extends Exclude<keyof Tables, 'pools'>>(
+    table: T,
+    pool: string
+  ): Tables[T][] {
+    const rows = this.rows[table] as Map<string, Tables[T]>;
+    return [...rows.values()].filter(row => row.pool === pool);
+  }
+
+  private _drop(gone: Delta['gone']): void {
+    for (const [table, keys] of Object.entries(gone)) {
+      const rows = this.rows[table as keyof Tables];
+      keys.forEach(key => rows?.delete(key));
+    }
+    for (const pool of gone.pools ?? []) {
+      for (const rows of Object.values(this.rows)) {
+        for (const key of [...rows.keys()]) {
+          if (key.startsWith(`${pool}/`)) {
+            rows.delete(key);
+          }
+        }
+      }
+    }
+  }
+
+  /** Drop the old end of what only ever grows, as the kernel does. */
+  private _trim(): void {
+    for (const [table, most] of Object.entries(KEPT)) {
+      const rows = this.rows[table as 'output'];
+      if (rows.size <= most) {
+        continue;
+      }
+      const counts = new Map<string, number>();
+      for (const row of rows.values()) {
+        counts.set(row.pool, (counts.get(row.pool) ?? 0) + 1);
+      }
+      for (const [key, row] of rows) {
+        const count = counts.get(row.pool) ?? 0;
+        if (count > most) {
+          rows.delete(key);
+          counts.set(row.pool, count - 1);
+        }
+      }
+    }
+  }
+
+  private _session = '';
+  private _seq = 0;
+}

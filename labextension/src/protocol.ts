@@ -1,0 +1,244 @@
+// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.
+
+export const VERSION = 1;
+export const STATE_COMM = 'skyward.state';
+export const COMMAND_TARGET = 'skyward.command';
+
+/** Rows that are kept of what only ever grows, for each pool. */
+export const KEPT: { [table: string]: number } = {
+  decisions: 200,
+  points: 450,
+  output: 200
+};
+
+/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. */
+export interface PoolRow {
+  name: string;
+  state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
+  provider: string;
+  policy: string;
+  min: number;
+  max: number;
+  desired: number;
+  active: number;
+  queued: number;
+  running: number;
+  done: number;
+  failed: number;
+  spent: number;
+  spent_at: number;
+  per_hour: number;
+  budget: number | null;
+  failure: string;
+}
+
+/** A node, by the number of its machine. `price` is USD an hour. */
+export interface NodeRow {
+  pool: string;
+  machine: number;
+  rank: number;
+  state: 'idle' | 'waiting' | 'active' | 'draining' | 'stopping';
+  phase: string;
+  group: string;
+  kind: string;
+  address: string;
+  price: number;
+  slots: number;
+  busy: number;
+  asked_at: number | null;
+}
+
+/** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. */
+export interface GaugeRow {
+  pool: string;
+  machine: number;
+  cpu: number | null;
+  memory: number | null;
+  gpu: number | null;
+  gpu_memory: number | null;
+}
+
+/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins. */
+export interface TaskRow {
+  pool: string;
+  number: number;
+  name: string;
+  state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled';
+  node: number | null;
+  cell: number | null;
+  cell_id: string;
+  code: string;
+  queued_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  seconds: number | null;
+  yielded: number;
+  reason: string;
+}
+
+/** A decision about the number of nodes, with what it was made from. */
+export interface DecisionRow {
+  pool: string;
+  number: number;
+  at: number;
+  by: 'policy' | 'user' | 'reconciler' | 'budget';
+  policy: string;
+  before: number;
+  after: number;
+  reason: string;
+  held_back: string;
+  times: number;
+  queued: number;
+  inflight: number;
+  capacity: number;
+  active: number;
+  booting: number;
+  leaving: number;
+  idle_for: number;
+  spent: number;
+  per_hour: number;
+}
+
+/** The pool at one time, for the chart. */
+export interface PointRow {
+  pool: string;
+  number: number;
+  at: number;
+  queued: number;
+  running: number;
+  desired: number;
+  current: number;
+}
+
+/** A piece of what a node printed; `task` is 0 for the node itself. */
+export interface OutputRow {
+  pool: string;
+  number: number;
+  node: number;
+  task: number;
+  stream: 'stdout' | 'stderr';
+  text: string;
+}
+
+/** An option of `%sky up`, for the form of a new pool. */
+export interface FormField {
+  flag: string;
+  metavar: string;
+  help: string;
+  choices: string[];
+  takes: string;
+}
+
+/** Everything. `session` is another one in every kernel process. */
+export interface Snapshot {
+  session: string;
+  seq: number;
+  tables: { [key: string]: { [key: string]: { [key: string]: unknown } } };
+  form: FormField[];
+  version: number;
+  kind: 'snapshot';
+}
+
+/** What is different since message `seq - 1`: rows that are new or other, and keys of rows that are gone. */
+export interface Delta {
+  session: string;
+  seq: number;
+  tables: { [key: string]: { [key: string]: { [key: string]: unknown } } };
+  gone: { [key: string]: string[] };
+  version: number;
+  kind: 'delta';
+}
+
+/** To a command: it was heard, carried out, or refused, with a sentence for the user. */
+export interface Answer {
+  id: string;
+  state: 'heard' | 'done' | 'refused';
+  text: string;
+  version: number;
+  kind: 'answer';
+}
+
+/** Send a snapshot. */
+export interface Refresh {
+  id: string;
+  kind: 'refresh';
+}
+
+/** Stop a task. `%sky cancel --task N --pool NAME`. */
+export interface CancelTask {
+  id: string;
+  pool: string;
+  task: number;
+  kind: 'cancel-task';
+}
+
+/** Stop all tasks of a cell. `%sky cancel --cell N`. */
+export interface CancelCell {
+  id: string;
+  cell: number;
+  kind: 'cancel-cell';
+}
+
+/** Other bounds. `%sky scale NAME MIN:MAX`. */
+export interface Scale {
+  id: string;
+  pool: string;
+  min: number;
+  max: number;
+  kind: 'scale';
+}
+
+/** Let a node finish its tasks and go. `%sky drain NAME NODE`. */
+export interface Drain {
+  id: string;
+  pool: string;
+  node: number;
+  kind: 'drain';
+}
+
+/** Give the machines of a pool back. `%sky down NAME`. */
+export interface StopPool {
+  id: string;
+  pool: string;
+  kind: 'stop-pool';
+}
+
+/** Give all machines back. `%sky down --all`. */
+export interface StopAll {
+  id: string;
+  kind: 'stop-all';
+}
+
+/** Open a pool. `%sky up NAME OPTIONS`; `options` are flags to the texts behind them. */
+export interface NewPool {
+  id: string;
+  name: string;
+  options: { [key: string]: string };
+  kind: 'new-pool';
+}
+
+/** The rows of each table. */
+export interface Tables {
+  pools: PoolRow;
+  nodes: NodeRow;
+  gauges: GaugeRow;
+  tasks: TaskRow;
+  decisions: DecisionRow;
+  points: PointRow;
+  output: OutputRow;
+}
+
+export type Message =
+  | Snapshot
+  | Delta
+  | Answer;
+
+export type Command =
+  | Refresh
+  | CancelTask
+  | CancelCell
+  | Scale
+  | Drain
+  | StopPool
+  | StopAll
+  | NewPool;

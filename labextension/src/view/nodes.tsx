@@ -1,0 +1,201 @@
+import * as React from 'react';
+
+import { equivalent } from '../model/equivalent';
+import { duration, money, share, whole } from '../model/format';
+import { nodesInOrder } from '../model/lists';
+import { Words } from '../model/panel';
+import { GaugeRow, NodeRow, PoolRow } from '../protocol';
+import { LongList, Section, State, useNow } from './parts';
+import { Acting } from './pool';
+
+const ROW = 24;
+const OPEN = 116;
+const MOST = 288;
+/** From how many nodes on there is a summary and a filter. */
+const MANY = 20;
+
+function state(node: NodeRow, trans: Words): JSX.Element {
+  switch (node.state) {
+    case 'active':
+      return node.busy ? (
+        <State icon="●" word={trans.__('busy')} tone="good" />
+      ) : (
+        <State icon="○" word={trans.__('idle')} />
+      );
+    case 'draining':
+      return <State icon="◒" word={trans.__('draining')} tone="busy" />;
+    case 'stopping':
+      return <State icon="◌" word={trans.__('stopping')} />;
+    default:
+      return <State icon="◔" word={node.phase} tone="busy" />;
+  }
+}
+
+/** A share as a bar of five parts, and its number; a dash where it is not known. */
+function Gauge(props: {
+  label: string;
+  value: number | null | undefined;
+}): JSX.Element {
+  const known = props.value !== null && props.value !== undefined;
+  return (
+    <span className="skyward-Gauge" title={props.label}>
+      <span className="skyward-Gauge-value">{share(props.value)}</span>
+      {known && (
+        <span className="skyward-Gauge-bar" aria-hidden>
+          <span style={{ width: share(props.value) }} />
+        </span>
+      )}
+    </span>
+  );
+}
+
+function Details(
+  props: Acting & { node: NodeRow; pool: PoolRow; now: number; gauge?: GaugeRow }
+): JSX.Element {
+  const { node, pool, gauge, trans } = props;
+  const wish = { kind: 'drain', pool: pool.name, node: node.rank } as const;
+  const facts: [string, string][] = [
+    [trans.__('machine'), node.kind || '–'],
+    [trans.__('address'), node.address || '–'],
+    [
+      trans.__('cost'),
+      `${money(node.price)}/h · ${
+        node.asked_at === null ? '–' : duration(props.now - node.asked_at)
+      }`
+    ],
+    [
+      trans.__('in use'),
+      trans.__(
+        'cpu %1 · mem %2 · gpu %3',
+        share(gauge?.cpu),
+        share(gauge?.memory),
+        share(gauge?.gpu)
+      )
+    ]
+  ];
+  return (
+    <div className="skyward-Details">
+      <dl>
+        {facts.map(([name, value]) => (
+          <React.Fragment key={name}>
+            <dt>{name}</dt>
+            <dd title={value}>{value}</dd>
+          </React.Fragment>
+        ))}
+      </dl>
+      <button
+        className="skyward-Button"
+        title={equivalent(wish)}
+        disabled={node.state !== 'active'}
+        onClick={() => void props.send(wish)}
+      >
+        {trans.__('Drain')}
+      </button>
+    </div>
+  );
+}
+
+/** The nodes of a pool. */
+export function Nodes(
+  props: Acting & {
+    pool: PoolRow;
+    nodes: NodeRow[];
+    gauges: ReadonlyMap<string, GaugeRow>;
+  }
+): JSX.Element {
+  const { pool, trans } = props;
+  const [open, setOpen] = React.useState<string | null>(null);
+  const [filter, setFilter] = React.useState('');
+  const isMoving = props.nodes.some(node => node.state !== 'active');
+  const now = useNow(open !== null || isMoving);
+  const nodes = nodesInOrder(props.nodes, filter);
+  const keyOf = (node: NodeRow) => `${node.machine}`;
+  const gaugeOf = (node: NodeRow) =>
+    props.gauges.get(`${node.pool}/${node.machine}`);
+  const counts = new Map<string, number>();
+  props.nodes.forEach(node =>
+    counts.set(node.state, (counts.get(node.state) ?? 0) + 1)
+  );
+  return (
+    <Section
+      name="nodes"
+      title={trans.__('Nodes')}
+      summary={whole(props.nodes.length)}
+    >
+      {props.nodes.length > MANY && (
+        <div className="skyward-Filter">
+          <input
+            type="search"
+            aria-label={trans.__('Filter the nodes')}
+            placeholder={trans.__('Filter: state, group, machine, rank')}
+            value={filter}
+            onChange={event => setFilter(event.currentTarget.value)}
+          />
+          <p>
+            {[...counts]
+              .map(([name, count]) => `${whole(count)} ${name}`)
+              .join(' · ')}
+          </p>
+        </div>
+      )}
+      {nodes.length === 0 && (
+        <p className="skyward-Empty">
+          {filter
+            ? trans.__('No node is like this.')
+            : trans.__('No nodes; the first task gets one.')}
+        </p>
+      )}
+      <LongList
+        label={trans.__('Nodes of pool %1', pool.name)}
+        items={nodes}
+        row={ROW}
+        most={MOST}
+        keyOf={keyOf}
+        open={open}
+        openHeight={OPEN}
+        render={node => (
+          <button
+            className="skyward-Node"
+            aria-expanded={open === keyOf(node)}
+            onClick={() =>
+              setOpen(open === keyOf(node) ? null : keyOf(node))
+            }
+          >
+            <span className="skyward-Node-rank">
+              <span
+                className="skyward-Node-head"
+                title={node.rank === 0 ? trans.__('The head') : undefined}
+                aria-label={node.rank === 0 ? trans.__('head') : undefined}
+              >
+                {node.rank === 0 ? '★' : ''}
+              </span>
+              {node.rank}
+            </span>
+            {state(node, trans)}
+            {node.state === 'active' || node.state === 'draining' ? (
+              <>
+                <span className="skyward-Node-slots">
+                  {node.busy}/{node.slots}
+                </span>
+                <Gauge
+                  label={trans.__('GPU, or CPU where there is none')}
+                  value={gaugeOf(node)?.gpu ?? gaugeOf(node)?.cpu}
+                />
+              </>
+            ) : (
+              <span className="skyward-Node-phase">
+                {node.asked_at !== null && duration(now - node.asked_at)}
+                {' '}
+                {node.kind}
+              </span>
+            )}
+          </button>
+        )}
+        renderOpen={node => (
+          <Details {...props} node={node} now={now} gauge={gaugeOf(node)} />
+        )}
+      />
+    </Section>
+  );
+}
+

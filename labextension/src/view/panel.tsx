@@ -1,0 +1,234 @@
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { Contact } from '../model/link';
+import { PanelModel, Words } from '../model/panel';
+import { PoolRow } from '../protocol';
+import { Decisions } from './decisions';
+import { NewPool } from './form';
+import { Nodes } from './nodes';
+import { PoolCard } from './pool';
+import { Streams, Tasks } from './tasks';
+
+/** What the panel has others do. */
+export interface Actions {
+  insertLoad: () => void;
+  insertCell: () => void;
+  stopPool: (pool: PoolRow) => void;
+  stopAll: () => void;
+}
+
+const SMALLEST = '%%sky --nodes 2\n6 * 7';
+
+/** Redraw when the model says that something is different, and no more than once for each frame. */
+export function useModel(model: PanelModel): void {
+  const [, draw] = React.useReducer((count: number) => count + 1, 0);
+  React.useEffect(() => {
+    let frame = 0;
+    const onChange = () => {
+      frame ||= window.requestAnimationFrame(() => {
+        frame = 0;
+        draw();
+      });
+    };
+    model.changed.connect(onChange);
+    onChange();
+    return () => {
+      window.cancelAnimationFrame(frame);
+      model.changed.disconnect(onChange);
+    };
+  }, [model]);
+}
+
+function Empty(props: {
+  text: string;
+  button?: string;
+  onClick?: () => void;
+}): JSX.Element {
+  return (
+    <div className="skyward-Nothing">
+      <p>{props.text}</p>
+      {props.button && (
+        <button className="skyward-Button skyward-mod-main" onClick={props.onClick}>
+          {props.button}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** What there is to say where there are no pools to show; null where there are. */
+function nothing(
+  contact: Contact | null,
+  whole: boolean,
+  trans: Words,
+  actions: Actions
+): JSX.Element | null {
+  switch (contact) {
+    case null:
+      return <Empty text={trans.__('Open a notebook to see its pools.')} />;
+    case 'absent':
+      return (
+        <Empty
+          text={trans.__('This kernel has not loaded Skyward.')}
+          button={trans.__('Insert %1', '%load_ext skyward')}
+          onClick={actions.insertLoad}
+        />
+      );
+    case 'looking':
+      return <Empty text={trans.__('Looking for pools…')} />;
+    case 'foreign':
+      return (
+        <Empty
+          text={trans.__(
+            'The kernel has another version of Skyward: reload this page, or restart the kernel.'
+          )}
+        />
+      );
+    case 'restarting':
+      return <Empty text={trans.__('The kernel restarts. Its pools have ended.')} />;
+    case 'gone':
+      return whole ? null : <Empty text={trans.__('The kernel is gone.')} />;
+    case 'live':
+      return null;
+  }
+}
+
+function Body(props: {
+  model: PanelModel;
+  trans: Words;
+  actions: Actions;
+}): JSX.Element {
+  const { model, trans, actions } = props;
+  useModel(model);
+  const [chosen, setChosen] = React.useState('');
+  const [asking, setAsking] = React.useState(false);
+  const link = model.link;
+  const pools = model.pools;
+  const pool = pools.find(each => each.name === chosen) ?? pools[0];
+  const said = nothing(link?.contact ?? null, link?.store.whole ?? false, trans, actions);
+  const isGone = link?.contact === 'gone';
+  const send = (wish: Parameters<PanelModel['send']>[0]) => model.send(wish);
+  const kernel = model.notebook?.sessionContext.kernelDisplayName;
+  const name = model.notebook?.title.label;
+  return (
+    <div className="skyward-Panel-body">
+      {name && (
+        <p className="skyward-Where" title={`${name} · ${kernel}`}>
+          {name} · {kernel}
+        </p>
+      )}
+      <div aria-live="polite">
+        {model.notice && (
+          <div className={`skyward-Notice skyward-mod-${model.notice.kind}`}>
+            <span>{model.notice.text}</span>
+            <button
+              aria-label={trans.__('Dismiss')}
+              onClick={() => model.tell(null)}
+            >
+              ✕
+            </button>
+          </div>
+        )}
+      </div>
+      {said}
+      {isGone && pools.length > 0 && (
+        <p className="skyward-Notice skyward-mod-error">
+          {trans.__('The kernel is gone. This is what it told last; nodes end by themselves when their lease runs out.')}
+        </p>
+      )}
+      {!said && (
+        <>
+          {pools.length === 0 && (
+            <div className="skyward-Nothing">
+              <p>{trans.__('No pool yet. A cell like this one opens it:')}</p>
+              <pre>{SMALLEST}</pre>
+            </div>
+          )}
+          <div className={isGone ? 'skyward-mod-stale' : undefined}>
+            {pools.map(each => (
+              <PoolCard
+                key={each.name}
+                pool={each}
+                selected={each === pool}
+                trans={trans}
+                send={send}
+                onSelect={() => setChosen(each.name)}
+                onStop={() => actions.stopPool(each)}
+              />
+            ))}
+            {link && pool && (
+              <React.Fragment key={pool.name}>
+                <Nodes
+                  pool={pool}
+                  nodes={link.store.of('nodes', pool.name)}
+                  gauges={link.store.rows.gauges}
+                  trans={trans}
+                  send={send}
+                />
+                <Decisions
+                  rows={link.store.of('decisions', pool.name)}
+                  points={link.store.of('points', pool.name)}
+                  trans={trans}
+                />
+                <Tasks
+                  pool={pool}
+                  tasks={link.store.of('tasks', pool.name)}
+                  openCell={id => model.openCell(id)}
+                  trans={trans}
+                  send={send}
+                />
+                <Streams
+                  rows={link.store.of('output', pool.name)}
+                  tasks={link.store.of('tasks', pool.name)}
+                  trans={trans}
+                />
+              </React.Fragment>
+            )}
+          </div>
+          {asking && link ? (
+            <NewPool
+              form={link.store.form}
+              names={pools.map(each => each.name)}
+              trans={trans}
+              send={send}
+              onClose={() => setAsking(false)}
+            />
+          ) : (
+            <div className="skyward-Buttons">
+              <button className="skyward-Button" title="%sky up" disabled={isGone} onClick={() => setAsking(true)}>
+                {trans.__('+ New pool')}
+              </button>
+              <button className="skyward-Button" onClick={actions.insertCell}>
+                {trans.__('Insert %1', '%%sky')}
+              </button>
+              {pools.length > 1 && (
+                <button className="skyward-Button" title="%sky down --all" onClick={actions.stopAll}>
+                  {trans.__('Stop all')}
+                </button>
+              )}
+            </div>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+/** The side panel. */
+export class SkywardPanel extends ReactWidget {
+  constructor(
+    private readonly _model: PanelModel,
+    private readonly _trans: Words,
+    private readonly _actions: Actions
+  ) {
+    super();
+    this.addClass('skyward-Panel');
+  }
+
+  protected render(): JSX.Element {
+    return (
+      <Body model={this._model} trans={this._trans} actions={this._actions} />
+    );
+  }
+}

@@ -1,0 +1,148 @@
+import * as React from 'react';
+
+import { visible } from '../model/window';
+
+/** Redraw once a second while `on`: for ages, and for money that grows. The time, in Unix time. */
+export function useNow(on: boolean): number {
+  const [now, setNow] = React.useState(() => Date.now() / 1000);
+  React.useEffect(() => {
+    if (!on) {
+      return;
+    }
+    setNow(Date.now() / 1000);
+    const timer = window.setInterval(() => setNow(Date.now() / 1000), 1000);
+    return () => window.clearInterval(timer);
+  }, [on]);
+  return now;
+}
+
+const FOLDED = 'skyward-folded:';
+
+/** A part of the panel under a heading that folds it away, and remembers so. */
+export function Section(props: {
+  name: string;
+  title: string;
+  summary?: React.ReactNode;
+  actions?: React.ReactNode;
+  children: React.ReactNode;
+}): JSX.Element {
+  const key = FOLDED + props.name;
+  const [folded, setFolded] = React.useState(
+    () => window.localStorage.getItem(key) === 'yes'
+  );
+  const fold = () => {
+    window.localStorage.setItem(key, folded ? 'no' : 'yes');
+    setFolded(!folded);
+  };
+  return (
+    <section className="skyward-Section" data-section={props.name}>
+      <header className="skyward-Section-header">
+        <h3>
+          <button
+            className="skyward-Section-fold"
+            aria-expanded={!folded}
+            onClick={fold}
+          >
+            <span className="skyward-Section-arrow" aria-hidden>
+              {folded ? '▸' : '▾'}
+            </span>
+            {props.title}
+          </button>
+        </h3>
+        <span className="skyward-Section-summary">{props.summary}</span>
+        {props.actions}
+      </header>
+      {!folded && props.children}
+    </section>
+  );
+}
+
+/** A state: an icon and its word, never colour alone. */
+export function State(props: {
+  icon: string;
+  word: string;
+  tone?: 'good' | 'busy' | 'bad' | 'quiet';
+}): JSX.Element {
+  return (
+    <span className={`skyward-State skyward-mod-${props.tone ?? 'quiet'}`}>
+      <span aria-hidden>{props.icon}</span> {props.word}
+    </span>
+  );
+}
+
+/** A small button with a sign on it; `title` says what it does, and which line of `%sky` does the same. */
+export function SignButton(props: {
+  sign: string;
+  title: string;
+  same?: string;
+  disabled?: boolean;
+  pressed?: boolean;
+  onClick: () => void;
+}): JSX.Element {
+  const title = props.same ? `${props.title}\n${props.same}` : props.title;
+  return (
+    <button
+      className="skyward-SignButton"
+      title={title}
+      aria-label={props.title}
+      aria-pressed={props.pressed}
+      disabled={props.disabled}
+      onClick={event => {
+        event.stopPropagation();
+        props.onClick();
+      }}
+    >
+      <span aria-hidden>{props.sign}</span>
+    </button>
+  );
+}
+
+/** A list of rows of one height, of which only those in sight are drawn. One may be open, and higher. */
+export function LongList<T>(props: {
+  label: string;
+  items: readonly T[];
+  row: number;
+  most: number;
+  keyOf: (item: T) => string;
+  render: (item: T) => React.ReactNode;
+  open?: string | null;
+  openHeight?: number;
+  renderOpen?: (item: T) => React.ReactNode;
+}): JSX.Element {
+  const [top, setTop] = React.useState(0);
+  const { items, row, open = null, openHeight = 0 } = props;
+  const opened =
+    open === null ? -1 : items.findIndex(item => props.keyOf(item) === open);
+  const all = items.length * row + (opened >= 0 ? openHeight : 0);
+  const view = Math.min(props.most, all);
+  const seen = visible(items.length, row, top, view, opened, openHeight);
+  return (
+    <div
+      className="skyward-LongList"
+      style={{ height: view }}
+      onScroll={event => setTop(event.currentTarget.scrollTop)}
+    >
+      <ul
+        aria-label={props.label}
+        style={{ height: seen.height, paddingTop: seen.above }}
+      >
+        {items.slice(seen.first, seen.end).map((item, index) => (
+          <li
+            key={props.keyOf(item)}
+            aria-setsize={items.length}
+            aria-posinset={seen.first + index + 1}
+          >
+            <div className="skyward-LongList-row" style={{ height: row }}>
+              {props.render(item)}
+            </div>
+            {seen.first + index === opened && (
+              <div style={{ height: openHeight, overflow: 'hidden' }}>
+                {props.renderOpen?.(item)}
+              </div>
+            )}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

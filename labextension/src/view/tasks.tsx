@@ -1,0 +1,198 @@
+import * as React from 'react';
+
+import { equivalent } from '../model/equivalent';
+import { duration } from '../model/format';
+import { outputLines, tasksInOrder, title } from '../model/lists';
+import { Words } from '../model/panel';
+import { OutputRow, PoolRow, TaskRow } from '../protocol';
+import { LongList, Section, SignButton, State, useNow } from './parts';
+import { Acting, taskCounts } from './pool';
+
+const ROW = 24;
+const MOST = 216;
+
+function state(task: TaskRow, trans: Words): JSX.Element {
+  switch (task.state) {
+    case 'running':
+      return <State icon="▶" word={trans.__('node %1', task.node ?? '')} tone="good" />;
+    case 'queued':
+      return <State icon="◌" word={trans.__('waits')} />;
+    case 'done':
+      return <State icon="✓" word={trans.__('done')} />;
+    case 'failed':
+      return <State icon="✗" word={trans.__('failed')} tone="bad" />;
+    case 'cancelled':
+      return <State icon="⊘" word={trans.__('stopped')} />;
+  }
+}
+
+function elapsed(task: TaskRow, now: number): string {
+  if (task.started_at === null) {
+    return '';
+  }
+  return duration(task.seconds ?? (task.ended_at ?? now) - task.started_at);
+}
+
+/** The tasks of a pool, each with the cell that it comes from. */
+export function Tasks(
+  props: Acting & {
+    pool: PoolRow;
+    tasks: TaskRow[];
+    openCell: (id: string) => void;
+  }
+): JSX.Element {
+  const { pool, trans } = props;
+  const now = useNow(pool.running > 0);
+  const tasks = tasksInOrder(props.tasks);
+  const unseen =
+    pool.queued +
+    pool.running -
+    tasks.filter(task => ['queued', 'running'].includes(task.state)).length;
+  return (
+    <Section
+      name="tasks"
+      title={trans.__('Tasks')}
+      summary={taskCounts(pool, trans)}
+    >
+      {tasks.length === 0 && (
+        <p className="skyward-Empty">{trans.__('No cell has sent a task yet.')}</p>
+      )}
+      <LongList
+        label={trans.__('Tasks of pool %1', pool.name)}
+        items={tasks}
+        row={ROW}
+        most={MOST}
+        keyOf={task => `${task.number}`}
+        render={task => (
+          <div className="skyward-Task" title={task.reason || undefined}>
+            <CellButton {...props} task={task} />
+            <span className="skyward-Task-name">{title(task)}</span>
+            {task.yielded > 0 && (
+              <span className="skyward-Task-yields">
+                {trans.__('%1 yields', task.yielded)}
+              </span>
+            )}
+            {state(task, trans)}
+            <span className="skyward-Task-elapsed">{elapsed(task, now)}</span>
+            <Stops {...props} task={task} />
+          </div>
+        )}
+      />
+      {unseen > 0 && (
+        <p className="skyward-Empty">
+          {trans.__('%1 more that wait are not listed.', unseen)}
+        </p>
+      )}
+    </Section>
+  );
+}
+
+function CellButton(props: {
+  task: TaskRow;
+  trans: Words;
+  openCell: (id: string) => void;
+}): JSX.Element {
+  const { task, trans } = props;
+  if (task.cell === null) {
+    return <span className="skyward-Task-cell">[ ]</span>;
+  }
+  return (
+    <button
+      className="skyward-Task-cell"
+      title={trans.__('Go to cell [%1]', task.cell)}
+      disabled={!task.cell_id}
+      onClick={() => props.openCell(task.cell_id)}
+    >
+      [{task.cell}]
+    </button>
+  );
+}
+
+function Stops(props: Acting & { task: TaskRow }): JSX.Element {
+  const { task, trans } = props;
+  if (!['queued', 'running'].includes(task.state)) {
+    return <></>;
+  }
+  const one = { kind: 'cancel-task', pool: task.pool, task: task.number } as const;
+  return (
+    <span className="skyward-Task-stops">
+      {task.cell !== null && <StopCell {...props} cell={task.cell} />}
+      <SignButton
+        sign="✕"
+        title={trans.__('Stop task %1', task.number)}
+        same={equivalent(one)}
+        onClick={() => void props.send(one)}
+      />
+    </span>
+  );
+}
+
+function StopCell(props: Acting & { cell: number }): JSX.Element {
+  const wish = { kind: 'cancel-cell', cell: props.cell } as const;
+  return (
+    <SignButton
+      sign="⊠"
+      title={props.trans.__('Stop all tasks of cell [%1]', props.cell)}
+      same={equivalent(wish)}
+      onClick={() => void props.send(wish)}
+    />
+  );
+}
+
+/** What the nodes print: the latest lines, which can be made to stand still. */
+export function Streams(props: {
+  rows: OutputRow[];
+  tasks: TaskRow[];
+  trans: Words;
+}): JSX.Element {
+  const { trans } = props;
+  const [held, setHeld] = React.useState<OutputRow[] | null>(null);
+  const lines = outputLines(held ?? props.rows);
+  const yielded = props.tasks
+    .filter(task => task.yielded && task.state === 'running')
+    .map(task => trans.__('[%1] yields: %2', task.cell ?? '', task.yielded));
+  const box = React.useRef<HTMLPreElement>(null);
+  const atEnd = React.useRef(true);
+  React.useLayoutEffect(() => {
+    if (box.current && atEnd.current) {
+      box.current.scrollTop = box.current.scrollHeight;
+    }
+  });
+  return (
+    <Section
+      name="streams"
+      title={trans.__('Streams')}
+      summary={yielded.join(' · ')}
+      actions={
+        <SignButton
+          sign={held ? '▶' : '❚❚'}
+          title={held ? trans.__('Go on') : trans.__('Hold still')}
+          pressed={held !== null}
+          onClick={() => setHeld(held ? null : props.rows)}
+        />
+      }
+    >
+      {lines.length === 0 ? (
+        <p className="skyward-Empty">{trans.__('Nothing was printed yet.')}</p>
+      ) : (
+        <pre
+          ref={box}
+          className="skyward-Output"
+          tabIndex={0}
+          aria-label={trans.__('Output of the nodes')}
+          onScroll={({ currentTarget: at }) => {
+            atEnd.current =
+              at.scrollHeight - at.scrollTop - at.clientHeight < 24;
+          }}
+        >
+          {lines.map(line => (
+            <div key={line.key} className={`skyward-mod-${line.stream}`}>
+              <span className="skyward-Output-from">{line.from}</span>
+              {line.text}
+            </div>
+          ))}
+        </pre>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,71 @@
+"""Writes the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.protocol`.
+
+    python scripts/panel_types.py
+
+A test holds that `labextension/src/protocol.ts` is what this makes.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from skyward_kernel import protocol
+
+PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
+
+_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null", object: "unknown"}
+
+
+def typescript() -> str:
+    """The whole file."""
+    rows = tuple(protocol.ROWS.values())
+    tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in protocol.ROWS.items())
+    kept = "".join(f"  {table}: {most},\n" for table, most in protocol.KEPT.items())
+    parts = [
+        "// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.\n",
+        f"export const VERSION = {protocol.VERSION};\n"
+        f"export const STATE_COMM = '{protocol.STATE_COMM}';\n"
+        f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n",
+        "/** Rows that are kept of what only ever grows, for each pool. */\n"
+        f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
+        *(_interface(kind) for kind in (*rows, protocol.FormField, *protocol.MESSAGES, *protocol.COMMANDS)),
+        f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
+        _union("Message", protocol.MESSAGES),
+        _union("Command", protocol.COMMANDS),
+    ]
+    return "\n".join(parts)
+
+
+def _interface(kind: type) -> str:
+    hints = get_type_hints(kind)
+    lines = "".join(f"  {each.name}: {_type(hints[each.name])};\n" for each in fields(kind))
+    doc = " ".join((kind.__doc__ or "").split())
+    return f"/** {doc} */\nexport interface {kind.__name__} {{\n{lines}}}\n"
+
+
+def _union(name: str, kinds: tuple[type, ...]) -> str:
+    return f"export type {name} =\n" + "\n".join(f"  | {kind.__name__}" for kind in kinds) + ";\n"
+
+
+def _type(hint: Any) -> str:
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " | ".join(f"'{value}'" for value in inner)
+    if origin is UnionType:
+        return " | ".join(map(_type, inner))
+    if origin is tuple:
+        return f"{_type(inner[0])}[]"
+    if origin is Mapping:
+        return f"{{ [key: string]: {_type(inner[1])} }}"
+    return str(hint.__name__)
+
+
+if __name__ == "__main__":
+    PATH.parent.mkdir(parents=True, exist_ok=True)
+    PATH.write_text(typescript())
+    sys.stdout.write(f"{PATH}\n")

@@ -1,0 +1,172 @@
+"""What the panel needs of a real kernel: state while a cell blocks it, and commands that get through meanwhile."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from skyward_kernel.protocol import COMMAND_TARGET, STATE_COMM, VERSION
+from tests.local.test_stopping import stands_still
+
+pytestmark = [pytest.mark.local, pytest.mark.notebooks]
+
+LIMIT = 50.0
+BEATS = "import time\nwhile True:\n    open({path!r}, 'a').write('.')\n    time.sleep(0.01)"
+
+
+class Panel:
+    """A front end that knows of the panel, with a command comm on a subshell of its own."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._comm = uuid.uuid4().hex
+        self._subshell = ""
+        self.messages: list[dict[str, Any]] = []
+        self.tables: dict[str, dict[str, Any]] = {}
+        self.idle: set[str] = set()
+        self.errors: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}
+
+    def connect(self) -> None:
+        """Open the command comm."""
+        control = self._client.session.msg("create_subshell_request", {})
+        self._client.control_channel.send(control)
+        reply = self._client.get_control_msg(timeout=LIMIT)
+        self._subshell = reply["content"]["subshell_id"]
+        content = {"target_name": COMMAND_TARGET, "data": {"client": "test", "version": VERSION}}
+        self._shell("comm_open", content)
+
+    def command(self, kind: str, **fields: Any) -> str:
+        """Send a command; its id."""
+        name = uuid.uuid4().hex
+        self._shell("comm_msg", {"data": {"kind": kind, "id": name, **fields}})
+        return name
+
+    def run(self, code: str) -> str:
+        """Run a cell, and do not wait for it; its id."""
+        return str(self._client.execute(code))
+
+    def _shell(self, kind: str, content: dict[str, Any]) -> None:
+        message = self._client.session.msg(kind, {"comm_id": self._comm, **content})
+        message["header"]["subshell_id"] = self._subshell
+        self._client.shell_channel.send(message)
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Take messages until a condition holds."""
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            assert time.monotonic() < deadline, f"waited {LIMIT:.0f} s for {what}; there is {self.tables}"
+            try:
+                message = self._client.get_iopub_msg(timeout=0.05)
+            except Exception:  # nothing has come
+                continue
+            self._take(message)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        content, parent = message["content"], message["parent_header"].get("msg_id", "")
+        match message["msg_type"]:
+            case "status" if content["execution_state"] == "idle":
+                self.idle.add(parent)
+            case "execute_input":
+                self.numbers[parent] = content["execution_count"]
+            case "error":
+                self.errors[parent] = content["ename"]
+            case "comm_msg" if content["comm_id"] == STATE_COMM:
+                self._apply(content["data"])
+
+    def _apply(self, data: dict[str, Any]) -> None:
+        self.messages.append(data)
+        if data["kind"] == "snapshot":
+            self.tables = {}
+        if data["kind"] != "answer":
+            for table, rows in data["tables"].items():
+                self.tables.setdefault(table, {}).update(rows)
+            for table, keys in data.get("gone", {}).items():
+                for key in keys:
+                    self.tables[table].pop(key)
+
+    def rows(self, table: str, **like: Any) -> list[dict[str, Any]]:
+        """The rows of a table that have these values."""
+        there = self.tables.get(table, {}).values()
+        return [row for row in there if all(row[name] == value for name, value in like.items())]
+
+    def answered(self, name: str) -> str:
+        """State of the answer to a command; empty while there is none."""
+        return next((m["state"] for m in self.messages if m["kind"] == "answer" and m["id"] == name), "")
+
+
+@pytest.fixture(scope="module")
+def panel() -> Iterator[Panel]:
+    manager: Any = KernelManager()
+    manager.start_kernel()
+    client = manager.blocking_client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=LIMIT)
+        panel = Panel(client)
+        panel.run("%load_ext skyward")
+        panel.until(lambda: panel.messages, "the kernel's first word")
+        panel.connect()
+        panel.run("%sky up --nodes 1:2")
+        panel.until(lambda: panel.rows("pools", state="ready"), "the pool")
+        yield panel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+        client.context.destroy()
+        manager.context.destroy()
+
+
+@pytest.mark.parametrize("how", ["cell", "task"])
+def test_state_arrives_and_cancel_works_while_a_cell_blocks_the_kernel(panel: Panel, tmp_path: Path, how: str) -> None:
+    beat = tmp_path / "beat"
+    cell = panel.run(f"%%sky\n{BEATS.format(path=str(beat))}")
+    panel.until(lambda: panel.rows("tasks", state="running") and beat.exists(), "the task that runs")
+    (task,) = panel.rows("tasks", state="running")
+    assert task["code"] == "import time"
+    assert f"[{task['cell']}]" == f"[{panel.numbers[cell]}]", "the number that the notebook shows"
+    assert cell not in panel.idle
+    if how == "cell":
+        name = panel.command("cancel-cell", cell=task["cell"])
+    else:
+        name = panel.command("cancel-task", pool="default", task=task["number"])
+    panel.until(lambda: panel.answered(name) and cell in panel.idle, "the answer, and the end of the cell")
+    assert panel.answered(name) == "done"
+    assert panel.errors[cell] == "TaskCancelledError"
+    assert stands_still(beat)
+    panel.until(lambda: panel.rows("tasks", number=task["number"], state="cancelled"), "the end of the task")
+
+
+def test_a_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(panel: Panel, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    cell = panel.run(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
+    heard = panel.command("refresh")
+    panel.until(lambda: panel.answered(heard), "an answer")
+    panel.command("scale", pool="default", min=2, max=3)
+    panel.until(lambda: len(panel.rows("nodes", state="active")) == 2, "two nodes")
+    refused = panel.command("drain", pool="default", node=1)
+    panel.until(lambda: panel.answered(refused), "an answer")
+    assert panel.answered(refused) == "refused", "the pool is at its fewest nodes"
+    panel.command("scale", pool="default", min=1, max=3)
+    panel.until(lambda: panel.rows("pools", min=1), "the new bounds")
+    drained = panel.command("drain", pool="default", node=1)
+    panel.until(lambda: len(panel.rows("nodes")) == 1, "one node")
+    assert panel.answered(drained) == "done"
+    assert panel.rows("decisions", by="user", reason="node 1 is drained")
+    assert cell not in panel.idle
+    go.touch()
+    panel.until(lambda: cell in panel.idle, "the end of the cell")
+
+
+def test_pools_come_and_go_by_command(panel: Panel) -> None:
+    wrong = panel.command("new-pool", name="second", options={"--nodes": "x"})
+    new = panel.command("new-pool", name="second", options={"--nodes": "1", "--budget": ""})
+    panel.until(lambda: panel.rows("pools", name="second", state="ready"), "the second pool")
+    assert panel.answered(wrong) == panel.answered(new) == "heard"
+    panel.command("stop-pool", pool="second")
+    panel.until(lambda: not panel.rows("pools", name="second"), "its end")
+    assert panel.rows("pools", name="default")

@@ -1,0 +1,152 @@
+"""From pools to rows, and from rows to what is different."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward.control.snapshot import OutputView, PoolReport
+from skyward.metrics import GPUMetrics, NodeMetrics
+from skyward_kernel.projection import PanelState, changes, encode, project
+from skyward_kernel.protocol import KEPT, LOGS, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
+from tests.unit.panel.conftest import decision, node, snapshot, task
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_pool_with_everything() -> None:
+    report = PoolReport(
+        snapshot(running=1, queued=1),
+        (decision(1),),
+        (task(3, state="running", node=1, started_at=995.0), task(4)),
+        (OutputView(1, 1, 3, "stdout", "epoch 1\n"),),
+    )
+    state = project(report)
+    assert set(state["nodes"]) == {"p/1", "p/2"}
+    assert set(state["tasks"]) == {"p/3", "p/4"}
+    row = state["tasks"]["p/3"]
+    assert isinstance(row, TaskRow)
+    assert (row.cell, row.cell_id, row.code, row.node) == (7, "cell-id", "train(1)", 1)
+    assert isinstance(state["decisions"]["p/1"], DecisionRow)
+    assert (state["decisions"]["p/1"].before, state["decisions"]["p/1"].after) == (1, 2)
+    assert encode(state["output"]["p/1"])["text"] == "epoch 1\n"
+    assert (state.last_decision, state.last_output) == (1, 1)
+
+
+def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:
+    gpus = (GPUMetrics("A100", 0.5, 10, 40), GPUMetrics("A100", 1.0, 30, 40))
+    used = NodeMetrics("machine", 2.0, 8.0, 3, 4, gpus=gpus)
+    unknown = NodeMetrics("processes", 0.1, 8.0)
+    state = project(PoolReport(snapshot(nodes=(node(0, metrics=used), node(1, metrics=unknown), node(2)))))
+    assert state["gauges"] == {
+        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5),
+        "p/2": GaugeRow("p", 2, 0.01, None, None, None),
+    }
+
+
+def test_time_alone_makes_no_difference() -> None:
+    first = project(PoolReport(snapshot(per_hour=3.6, spent=1.0)))
+    later = project(PoolReport(snapshot(per_hour=3.6, spent=1.01, at=1010.0)), first)
+    assert changes({"p": first}, {"p": later}) == ({}, {})
+    dearer = project(PoolReport(snapshot(per_hour=7.2, spent=1.01, at=1010.0)), later)
+    rows, _ = changes({"p": later}, {"p": dearer})
+    assert set(rows) == {"pools"}
+    assert isinstance(rows["pools"]["p"], PoolRow)
+    assert rows["pools"]["p"].spent == 1.01
+
+
+def test_only_what_is_different_is_sent() -> None:
+    first = project(PoolReport(snapshot(), (decision(1),), (task(1), task(2))))
+    then = project(PoolReport(snapshot(nodes=(node(0, busy=1),)), (), (task(2), task(3))), first)
+    rows, gone = changes({"p": first}, {"p": then})
+    assert {table: set(there) for table, there in rows.items()} == {
+        "nodes": {"p/1"},
+        "tasks": {"p/3"},
+        "pools": {"p"},
+    } | ({"points": set(rows["points"])} if "points" in rows else {})
+    assert gone == {"nodes": ("p/2",), "tasks": ("p/1",)}
+
+
+def test_a_pool_that_is_gone_takes_its_rows_along() -> None:
+    states = {name: project(PoolReport(snapshot(name))) for name in "ab"}
+    assert changes(states, {"a": states["a"]}) == ({}, {"pools": ("b",)})
+
+
+def test_a_decision_made_again_replaces_itself() -> None:
+    first = project(PoolReport(snapshot(), (decision(1, held_back="cooldown"),)))
+    again = project(PoolReport(snapshot(), (decision(1, held_back="cooldown", times=2),)), first)
+    rows, _ = changes({"p": first}, {"p": again})
+    assert [row.times for row in rows["decisions"].values() if isinstance(row, DecisionRow)] == [2]
+
+
+def test_logs_are_bounded() -> None:
+    state = None
+    for number in range(1, 700):
+        shown = snapshot(queued=number, at=1000.0 + 2 * number)
+        state = project(PoolReport(shown, (decision(number),), (), (OutputView(number, 0, 0, "stdout", "x"),)), state)
+    assert state is not None
+    assert {table: len(state[table]) for table in LOGS} == dict(KEPT)
+    assert state.last_decision == 699
+
+
+def test_the_chart_has_one_point_for_two_seconds_and_none_where_nothing_happens() -> None:
+    state = project(PoolReport(snapshot(queued=1)))
+    state = project(PoolReport(snapshot(queued=5, at=1001.0)), state)
+    assert [(row.at, row.queued) for row in state["points"].values() if isinstance(row, PointRow)] == [(1000.0, 5)]
+    for at in (1100.0, 1200.0):
+        state = project(PoolReport(snapshot(queued=5, at=at)), state)
+    assert len(state["points"]) == 1
+
+
+REPORTS = st.lists(
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.tuples(st.sets(st.integers(0, 5)), st.sets(st.integers(1, 9)), st.integers(0, 3)),
+        max_size=3,
+    ),
+    max_size=8,
+)
+
+
+@given(REPORTS)
+def test_what_was_sent_adds_up_to_what_there_is(moments: list[dict[str, tuple[set[int], set[int], int]]]) -> None:
+    """A panel that applies every difference has, but for the far end of its logs, what a snapshot would give it."""
+    states: dict[str, PanelState] = {}
+    panel: dict[str, dict[str, Row]] = {}
+    for at, pools in enumerate(moments):
+        after = {
+            name: project(
+                PoolReport(
+                    snapshot(name, nodes=tuple(node(rank) for rank in sorted(ranks)), queued=queued, at=2.0 * at),
+                    (),
+                    tuple(task(number) for number in sorted(tasks)),
+                ),
+                states.get(name),
+            )
+            for name, (ranks, tasks, queued) in pools.items()
+        }
+        rows, gone = changes(states, after)
+        apply(panel, rows, gone)
+        states = after
+        whole: dict[str, dict[str, Row]] = {}
+        apply(whole, changes({}, states)[0], {})
+        assert {table: there for table, there in panel.items() if there} == whole
+
+
+def apply(panel: dict[str, dict[str, Row]], rows: dict[str, dict[str, Row]], gone: dict[str, tuple[str, ...]]) -> None:
+    """As the panel does."""
+    for table, keys in gone.items():
+        for key in keys:
+            panel[table].pop(key)
+    for name in gone.get("pools", ()):
+        for table, there in panel.items():
+            panel[table] = {key: row for key, row in there.items() if not key.startswith(f"{name}/")}
+    for table, there in rows.items():
+        panel.setdefault(table, {}).update(there)
+
+
+def test_rows_are_values() -> None:
+    state = project(PoolReport(snapshot()))
+    (pool,) = state["pools"].values()
+    assert pool == replace(pool)

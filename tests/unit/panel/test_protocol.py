@@ -1,0 +1,139 @@
+"""The schema: both sides have the same, and nothing malformed passes."""
+
+import json
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.panel_build import FOLDER, NOTE, digest
+from scripts.panel_types import PATH, typescript
+from skyward.errors import UsageError
+from skyward_jupyter.panel import open_pool
+from skyward_kernel.carrying_out import CarryOut
+from skyward_kernel.decoding import LONGEST, decode
+from skyward_kernel.pools import PoolManager
+from skyward_kernel.protocol import (
+    COMMANDS,
+    CancelCell,
+    CancelTask,
+    Command,
+    Drain,
+    NewPool,
+    Refresh,
+    Scale,
+    StopAll,
+    StopPool,
+)
+from tests.unit.jupyter.conftest import Notebook
+from tests.unit.panel.conftest import FakePool, task
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES: list[Command] = [
+    Refresh("1"),
+    CancelTask("2", "p", 12),
+    CancelCell("3", 7),
+    Scale("4", "p", 2, 16),
+    Drain("5", "p", 3),
+    StopPool("6", "p"),
+    StopAll("7"),
+    NewPool("8", "train", {"--nodes": "2:4"}),
+]
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def test_the_types_of_the_panel_are_what_the_schema_makes() -> None:
+    assert PATH.read_text() == typescript(), "run: .venv/bin/python scripts/panel_types.py"
+
+
+def test_every_command_has_an_example() -> None:
+    assert {type(example) for example in EXAMPLES} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: command.kind)
+def test_commands_come_through_json_as_they_were(command: Command) -> None:
+    assert decode(json.loads(json.dumps(asdict(command)))) == command
+
+
+@given(JSON)
+def test_anything_at_all_is_a_command_or_is_refused(message: object) -> None:
+    try:
+        command = decode(message)
+    except UsageError as error:
+        said = str(error)
+    else:
+        assert isinstance(message, dict)
+        said = command.kind
+        assert said == message["kind"]
+    assert "\n" not in said
+    assert len(said) < 200
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_a_command_with_one_thing_wrong_is_refused_or_is_what_its_types_say(
+    command: Command, data: st.DataObject
+) -> None:
+    message = asdict(command)
+    field = data.draw(st.sampled_from(sorted(message)))
+    message[field] = data.draw(JSON)
+    try:
+        decoded = decode(message)
+    except UsageError:
+        return
+    assert type(getattr(decoded, field)) is type(getattr(command, field)) or field == "kind"
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ([], "The message is no command: it is no object."),
+        ({}, "The message is no command: there is none called 'None'."),
+        ({"kind": "explode", "id": "1"}, "The message is no command: there is none called 'explode'."),
+        ({"kind": "drain", "id": "1", "pool": "p"}, "The command drain has no 'node'."),
+        ({"kind": "drain", "id": "1", "pool": "p", "node": True}, "The 'node' of the command drain is not what"),
+        ({"kind": "drain", "id": "1", "pool": "p", "node": "3"}, "The 'node' of the command drain is not what"),
+        ({"kind": "stop-pool", "id": "1", "pool": "x" * (LONGEST + 1)}, "The 'pool' of the command stop-pool is not"),
+        ({"kind": "new-pool", "id": "1", "name": "p", "options": {"--nodes": 2}}, "The 'options' of the command new"),
+    ],
+)
+def test_what_is_malformed_is_said(message: Any, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        decode(message)
+    assert str(caught.value).startswith(says)
+
+
+def test_the_panel_was_built_from_its_sources() -> None:
+    assert NOTE.read_text().strip() == digest(), "run: make panel"
+
+
+@pytest.mark.parametrize("case", json.loads((FOLDER / "test" / "equivalents.json").read_text()), ids=str)
+def test_what_a_control_shows_as_its_line_does_the_same(case: dict[str, Any], notebook: Notebook) -> None:
+    """The panel's own tests hold that it shows these lines; here they are run, beside the command itself."""
+    pools: list[PoolManager] = []
+    done: list[list[Any]] = []
+    for run in ("command", "line"):
+        manager = PoolManager(FakePool)  # type: ignore[arg-type]  # it is no Compute, only like one
+        pool: Any = manager.get_or_open("train")
+        pool.tasks = [task(12), task(13)]
+        if run == "command":
+            carry_out = CarryOut(manager, partial(open_pool, manager))
+            carry_out(decode({"id": "1", **case["command"]}))
+        else:
+            notebook.magics._pools = notebook.magics._runner._pools = manager
+            error = notebook(case["line"]).error
+            assert error is None
+        pools.append(manager)
+        done.append(pool.done)
+    assert done[0] == done[1]
+    assert pools[0].names == pools[1].names
+    asked: list[Any] = [[manager.get(name) for name in manager.names] for manager in pools]
+    assert [pool.fields for pool in asked[0]] == [pool.fields for pool in asked[1]]

@@ -1,0 +1,63 @@
+"""A node that the user drains: it goes once it is empty, the pool has one less, and what cannot go stays."""
+
+import pytest
+
+from skyward.control import machine_messages as machines
+from skyward.control.draining import undrainable
+from skyward.control.plane_messages import DrainNode
+from skyward.scaling.snapshot import Group
+from tests.unit.plane_world import World
+
+pytestmark = pytest.mark.unit
+
+
+def pool(least: int, up: int) -> World:
+    """An open pool of `up` nodes that may have as few as `least`."""
+    world = World(Group("default", least, 4)).open()
+    world.submit(up)
+    world.wait(0.1)
+    world.deliver()
+    world.finish()
+    assert world.active == up
+    return world
+
+
+def why_not(world: World, rank: int) -> str:
+    """Why a node cannot be drained."""
+    return undrainable(world.plane.reconciler.book, world.plane.groups, world.plane.desired, rank)
+
+
+def test_a_drained_node_goes_and_the_pool_has_one_less() -> None:
+    world = pool(1, 3)
+    effects = world.tell(DrainNode(1))
+    assert machines.Drain(1) in effects
+    assert any(isinstance(effect, machines.Terminate) for effect in effects), "it holds no task"
+    assert world.plane.desired == {"default": 2}
+    assert world.reasons_given[-1] == "3 -> 2 nodes: node 1 is drained"
+    assert sorted(world.plane.reconciler.book.seats) == [0, 2]
+
+
+def test_a_node_that_runs_a_task_goes_when_it_is_over() -> None:
+    world = pool(1, 2)
+    world.submit(2)
+    effects = world.tell(DrainNode(1))
+    assert machines.Drain(1) in effects
+    assert not any(isinstance(effect, machines.Terminate) for effect in effects)
+    assert "not up" in why_not(world, 1)
+    world.finish()
+    assert sorted(world.plane.reconciler.book.seats) == [0]
+
+
+@pytest.mark.parametrize(
+    ("least", "rank", "why"),
+    [
+        (1, 0, "node 0 is the head, which stays as long as the pool has any node"),
+        (1, 7, "node 7 is not up"),
+        (2, 1, "the pool is at its fewest nodes, 2"),
+    ],
+)
+def test_what_cannot_be_drained_stays(least: int, rank: int, why: str) -> None:
+    world = pool(least, 2)
+    assert why_not(world, rank) == why
+    assert world.tell(DrainNode(rank)) == []
+    assert world.plane.desired == {"default": 2}
