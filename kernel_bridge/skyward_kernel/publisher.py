@@ -2,7 +2,7 @@
 
 It looks when a pool says that something happened, and once a second for what pools do not say, such as the phase that
 a node boots in. It sends at most ten messages a second and none when nothing is different, and what looking costs
-decides how long it waits for the next time: at most a fiftieth of one processor.
+decides how long it waits for the next time: it takes no more than its share of one processor.
 """
 
 import logging
@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 GAP: Final = 0.1
 LONGEST_GAP: Final = 1.0
-SHARE: Final = 0.02
+SHARE: Final = 0.015
 """Seconds between two looks, at least and at most, and the share of a processor that they may take."""
 
 FULL_EVERY: Final = 3.0
