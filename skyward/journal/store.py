@@ -164,8 +164,8 @@ class Journal:
 
     def pools(self, name: str | None = None) -> list[PoolEntry]:
         """The pools on record, the one opened last coming last; those of one `name`, if it is given."""
-        rows = self._read("SELECT * FROM pools WHERE ?1 IS NULL OR name = ?1 ORDER BY opened, rowid", name)
-        return [PoolEntry(*row) for row in rows]
+        rows = [PoolEntry(*row) for row in self._read("SELECT * FROM pools ORDER BY opened, rowid")]
+        return [pool for pool in rows if name in (None, pool.name)]
 
     def machines(self, pool: str) -> int:
         """How many machines of a pool are on record."""
