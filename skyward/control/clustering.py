@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,8 @@ class Clustering:
     """The cluster. Lives on the library's loop; `ask` is for any thread.
 
     It forms behind the back of the pool, whose readiness does not wait for it: the first node starts it, and the
-    others join what is there. Two nodes never start one each, so no node is asked to while another may be joining.
+    others join what is there. It changes by one node at a time, which tells all the others that it comes or goes. Of
+    two at once, some would hear from third parties, by and by, and disagree until then about who keeps what.
 
     Attributes:
         spreading: what brings large blobs to its nodes.
@@ -44,11 +45,12 @@ class Clustering:
         self._authority: Authority | None = None
         self._making: asyncio.Task[None] | None = None
         self._waiting: list[Node] = []
-        self._joining: set[Node] = set()
+        self._joining: Node | None = None
         self._members: dict[Node, str] = {}
         self._changed = asyncio.Event()
         self._client: ClusterClient | None = None
         self._entering = asyncio.Lock()
+        self._leaving = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -77,24 +79,22 @@ class Clustering:
         self._invite()
 
     def _invite(self) -> None:
-        if self._authority is None or self._closed:
+        changing = self._joining is not None or self._leaving.locked()
+        if self._authority is None or self._closed or changing or not self._waiting:
             return
-        seeds = tuple(self._members.values())
-        if not seeds and self._joining:
-            return
-        for node in self._waiting[:] if seeds else self._waiting[:1]:
-            self._waiting.remove(node)
-            self._joining.add(node)
-            mine = self._authority.issue(f"node {node.instance.id}")
-            node.tell(Join(self._pool, node.instance.address, seeds, mine.cert, mine.key, mine.ca))
+        node = self._joining = self._waiting.pop(0)
+        mine = self._authority.issue(f"node {node.instance.id}")
+        there = tuple(self._members.values())
+        node.tell(Join(self._pool, node.instance.address, there, mine.cert, mine.key, mine.ca))
 
     def heard(self, node: "Node", event: Clustered | Peered | Fetched) -> None:
         """A node says whether it is in the cluster, or has to do with blobs there."""
         if not isinstance(event, Clustered):
             self.spreading.heard(node, event)
             return
-        was_joining = node in self._joining
-        self._joining.discard(node)
+        was_joining = node is self._joining
+        if was_joining:
+            self._joining = None
         self._members.pop(node, None)
         if event.address:
             self._members[node] = event.address
@@ -112,7 +112,8 @@ class Clustering:
     def remove(self, node: "Node") -> None:
         """A node is gone."""
         self.spreading.remove(node)
-        self._joining.discard(node)
+        if node is self._joining:
+            self._joining = None
         self._members.pop(node, None)
         if node in self._waiting:
             self._waiting.remove(node)
@@ -124,17 +125,22 @@ class Clustering:
         self._invite()
 
     async def leave(self, node: "Node") -> None:
-        """Let a node hand over what it keeps, before it goes."""
+        """Let a node hand over what it keeps, before it goes. One at a time, and while none joins."""
         self.spreading.remove(node)
-        if node in self._members and len(self._members) > 1:
-            node.tell(Leave())
-            try:
-                async with asyncio.timeout(_LEAVE_WITHIN):
-                    while node in self._members:
-                        await self._changed.wait()
-            except TimeoutError:
-                _logger.warning("node %s did not leave the cluster of its pool in time", node.rank)
+        async with self._leaving:
+            if node in self._members and len(self._members) > 1:
+                try:
+                    async with asyncio.timeout(_LEAVE_WITHIN):
+                        await self._until(lambda: self._joining is None)
+                        node.tell(Leave())
+                        await self._until(lambda: node not in self._members)
+                except TimeoutError:
+                    _logger.warning("node %s did not leave the cluster of its pool in time", node.rank)
         self.remove(node)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
 
     # Our own way in.
 
@@ -162,8 +168,7 @@ class Clustering:
             if self._client is None:
                 try:
                     async with asyncio.timeout(_WAIT_FOR_IT):
-                        while not self._members and not self._closed:
-                            await self._changed.wait()
+                        await self._until(lambda: bool(self._members) or self._closed)
                         self._client = await self._enter()
                 except TimeoutError:
                     raise CollectionUnavailableError(

@@ -1,0 +1,150 @@
+"""The cluster of a pool changes by one node at a time, so that its nodes never disagree about who keeps what."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skyward.control.clustering import Clustering
+from skyward.wire.messages import Clustered, Command, Join, Leave
+
+pytestmark = pytest.mark.unit
+
+
+class Member:
+    """A node that takes what it is told of the cluster, and does nothing."""
+
+    held = frozenset[bytes]()
+
+    def __init__(self, rank: int) -> None:
+        self.rank = self.machine = rank
+        self.address = f"127.0.0.1:{rank}"
+        self.instance = SimpleNamespace(id=f"machine-{rank}", address="127.0.0.1")
+        self.told: list[Join | Leave] = []
+        self.asked = asyncio.Event()
+
+    def tell(self, command: Command) -> None:
+        if isinstance(command, Join | Leave):
+            self.told.append(command)
+            self.asked.set()
+
+
+def cluster_of(count: int) -> tuple[Clustering, list[Any]]:
+    clustering = Clustering("pool", bytes(32))
+    members: list[Any] = [Member(rank) for rank in range(count)]
+    for member in members:
+        clustering.heard(member, Clustered(member.address))
+    return clustering, members
+
+
+async def settled() -> None:
+    """Let everything that can go on do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def told_to_join(member: Member) -> Join:
+    async with asyncio.timeout(20):
+        await member.asked.wait()
+    (join,) = member.told
+    assert isinstance(join, Join), f"node {member.rank} is told to join first"
+    return join
+
+
+def test_the_next_joins_when_all_before_are_there_and_knows_them() -> None:
+    async def scene() -> None:
+        clustering = Clustering("pool", bytes(32))
+        newcomers: list[Any] = [Member(rank) for rank in range(3)]
+        for newcomer in newcomers:
+            clustering.add(newcomer)
+        clustering.start()
+        there: list[str] = []
+        for number, newcomer in enumerate(newcomers):
+            assert (await told_to_join(newcomer)).seeds == tuple(there)
+            assert not any(later.told for later in newcomers[number + 1 :])
+            clustering.heard(newcomer, Clustered(newcomer.address))
+            there.append(newcomer.address)
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_none_leaves_while_one_joins() -> None:
+    async def scene() -> None:
+        clustering, (_, leaver) = cluster_of(2)
+        newcomer: Any = Member(2)
+        clustering.add(newcomer)
+        clustering.start()
+        await told_to_join(newcomer)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(clustering.leave(leaver))
+            await settled()
+            assert leaver.told == []
+            clustering.heard(newcomer, Clustered(newcomer.address))
+            await settled()
+            assert leaver.told == [Leave()]
+            clustering.heard(leaver, Clustered("", "it has left"))
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_none_joins_while_one_leaves() -> None:
+    async def scene() -> None:
+        clustering, (first, leaver) = cluster_of(2)
+        clustering.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(clustering.leave(leaver))
+            await settled()
+            newcomer: Any = Member(2)
+            clustering.add(newcomer)
+            assert newcomer.told == []
+            clustering.heard(leaver, Clustered("", "it has left"))
+        assert (await told_to_join(newcomer)).seeds == (first.address,)
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_the_second_is_told_to_leave_when_the_first_has_left() -> None:
+    async def scene() -> None:
+        clustering, (_, first, second, third) = cluster_of(4)
+        async with asyncio.TaskGroup() as group:
+            for member in (first, second, third):
+                group.create_task(clustering.leave(member))
+            for before, now, after in ((None, first, second), (first, second, third), (second, third, None)):
+                await settled()
+                assert now.told == [Leave()], f"node {now.rank} is next"
+                assert before is None or before.told == [Leave()]
+                assert after is None or after.told == [], f"node {after.rank} has to wait for node {now.rank}"
+                clustering.heard(now, Clustered("", "it has left"))
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_one_that_is_lost_on_its_way_out_holds_up_nobody() -> None:
+    async def scene() -> None:
+        clustering, (_, first, second) = cluster_of(3)
+        async with asyncio.TaskGroup() as group:
+            for member in (first, second):
+                group.create_task(clustering.leave(member))
+            await settled()
+            clustering.remove(first)
+            await settled()
+            assert second.told == [Leave()]
+            clustering.heard(second, Clustered("", "it has left"))
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_the_last_one_has_nobody_to_hand_over_to() -> None:
+    async def scene() -> None:
+        clustering, (only,) = cluster_of(1)
+        await clustering.leave(only)
+        assert only.told == []
+        await clustering.close()
+
+    asyncio.run(scene())
