@@ -223,7 +223,8 @@ class Compute(Shared, Heard):
 
         def look() -> PoolReport:
             decided = tuple(event for event in pool.decisions() if event.number > decisions_after)
-            return PoolReport(pool.snapshot(), decided, record.tasks(tasks), record.output(output_after))
+            printed = record.output(output_after)
+            return PoolReport(pool.snapshot(), decided, record.tasks(tasks), printed, record.cells())
 
         return background.call(look)
 
