@@ -7,9 +7,8 @@ charged to the task either, only the one that ended it.
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skyward.control.origin import Origin
@@ -60,10 +59,6 @@ class CellCost:
     tasks: int = 0
     cost: float = 0.0
 
-    def plus(self, cost: float) -> "CellCost":
-        """With one task more."""
-        return replace(self, tasks=self.tasks + 1, cost=self.cost + cost)
-
 
 def cost_of(work: "Work", now: float) -> float:
     """USD that a task has cost until `now`, of the steady clock.
@@ -79,23 +74,36 @@ def cost_of(work: "Work", now: float) -> float:
     return work.terms.cost(seconds)
 
 
+@dataclass(slots=True)
+class _Account:
+    tasks: int = 0
+    cost: float = 0.0
+
+    def add(self, cost: float) -> None:
+        self.tasks += 1
+        self.cost += cost
+
+
 class CellAccounts:
     """What the cells of one pool have cost. Lives on the library's loop."""
 
     def __init__(self) -> None:
-        self._over: OrderedDict[Origin, CellCost] = OrderedDict()
+        self._over: dict[Origin, _Account] = {}
+        self._latest: tuple[Origin, _Account] | None = None
 
     def charge(self, origin: Origin, cost: float) -> None:
         """A task of a cell is over."""
-        self._over[origin] = self._over.get(origin, CellCost(origin)).plus(cost)
-        if len(self._over) > KEPT:
-            self._over.popitem(last=False)
+        if self._latest is None or self._latest[0] is not origin:  # the tasks of a cell have one origin among them
+            self._latest = origin, self._over.setdefault(origin, _Account())
+            if len(self._over) > KEPT:
+                del self._over[next(iter(self._over))]
+        self._latest[1].add(cost)
 
     def look(self, works: Iterable["Work"]) -> tuple[CellCost, ...]:
         """Every cell, those of `works`, which are not over, included; in the order in which they first appeared."""
         now = time.monotonic()
-        cells = dict(self._over)
+        cells = {origin: _Account(account.tasks, account.cost) for origin, account in self._over.items()}
         for work in works:
             if work.origin is not None and work.sent_at is not None:
-                cells[work.origin] = cells.get(work.origin, CellCost(work.origin)).plus(cost_of(work, now))
-        return tuple(cells.values())
+                cells.setdefault(work.origin, _Account()).add(cost_of(work, now))
+        return tuple(CellCost(origin, account.tasks, account.cost) for origin, account in cells.items())
