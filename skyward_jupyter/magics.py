@@ -70,6 +70,10 @@ class SkyMagics(Magics):
         config=True
     )
 
+    footer = Bool(True, help="Whether to say below a cell where it ran, for how long, and what it cost.").tag(
+        config=True
+    )
+
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
         super().__init__(shell)
         self._pools = pools
@@ -123,7 +127,7 @@ class SkyMagics(Magics):
 
     @property
     def _settings(self) -> Settings:
-        return Settings(self.capture_limit, self.show_progress, self.progress_after, self.interrupt_grace)
+        return Settings(self.capture_limit, self.show_progress, self.progress_after, self.interrupt_grace, self.footer)
 
     # The subcommands.
 

@@ -34,6 +34,7 @@ class CellOptions:
         inputs, outputs: the only variables to take along and to bring back; None for all.
         capture: whether variables are taken along.
         capture_limit: bytes that they may weigh; None for the configured limit.
+        footer: whether to say below the cell where it ran, and what it cost.
     """
 
     pool: str = "default"
@@ -49,6 +50,7 @@ class CellOptions:
     capture: bool = True
     capture_limit: int | None = None
     dry_run: bool = False
+    footer: bool = True
     quiet: bool = False
     help: bool = False
 

@@ -3,13 +3,15 @@
 import ast
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
 from skyward_jupyter.capture import CAPTURE_LIMIT, Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.footer import footer_of
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
@@ -39,6 +41,7 @@ class Settings:
     show_progress: bool = True
     progress_after: float = 0.5
     interrupt_grace: float = 1.0
+    footer: bool = True
 
 
 class CellRunner:
@@ -148,6 +151,7 @@ class CellRunner:
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
         sink = CellSink(self._shell, label=shape == "all", before=progress.stop)
         cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
+        footer = self._footer(runs, started, shown=settings.footer and options.footer and not options.quiet)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
@@ -156,18 +160,33 @@ class CellRunner:
             if options.noblock:
                 return self._handle(cell, options, settings, raw)
             if code.is_stream:
-                for element in cell.items():
-                    self._show(element)
+                with footer:
+                    for element in cell.items():
+                        self._show(element)
                 return None
             with progress:
                 cell.wait()
-            return cell.collect()
+            with footer:
+                return cell.collect()
         except KeyboardInterrupt:
             raise interrupted(cell.stop(settings.interrupt_grace)) from None
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+
+    @contextmanager
+    def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
+        """A context after which the footer of a cell is shown, whether it succeeded or raised."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            shown = False  # what came of the work is said in its place
+            raise
+        finally:
+            footer = footer_of(runs, time.monotonic() - started) if shown else None
+            if footer is not None:
+                self._publish(footer)
 
     def _handle(self, cell: SentCell, options: "CellOptions", settings: Settings, raw: str) -> CellHandle:
         self.background = [handle for handle in self.background if not handle.done()]
