@@ -85,6 +85,10 @@ class PoolManager:
             resident = self._pools.get(name)
         return None if resident is None else resident.compute
 
+    def plan(self, name: str, asked: Asked) -> Asked:
+        """What the pool of that name would be made of, if it were made now."""
+        return {**self._defaults(name), **self.asked(name), **asked}
+
     def asked(self, name: str) -> Asked:
         """What was asked of the pool of that name when it was made, and is not as its defaults have it."""
         with self._lock:

@@ -1,12 +1,19 @@
 """What tasks are said to have cost, on real workers with a price."""
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 
 import skyward as sky
 from skyward.compute import Compute
+from skyward.config.pools import configured_values
 from skyward.control.origin import Origin, current_origin
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+from tests.unit.jupyter.conftest import Notebook, new_shell
 
 pytestmark = pytest.mark.local
 
@@ -48,3 +55,23 @@ def test_nothing_is_charged_for_a_machine_without_a_price() -> None:
         run = pool.start(busy(0.0))
         run.future.result()
         assert (run.cost, run.hardware, pool.report().tasks[0].cost) == (0.0, ["local"], 0.0)
+
+
+def test_a_cell_on_a_pool_of_the_project_says_what_it_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "skyward.toml").write_text(
+        "[pools.dear]\nprovider = 'priced'\nnodes = 2\naccelerator = 'T4'\n"
+        f"[providers.priced]\ntype = 'local'\nhourly_price = {A_CENT}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    pools = PoolManager(labels=POOL_LABELS, defaults=configured_values)
+    with new_shell() as shell:
+        magics = SkyMagics(shell, pools)
+        shell.register_magics(magics)
+        notebook = Notebook(shell, magics)
+        try:
+            one = notebook("%%sky --pool dear\nimport time\ntime.sleep(0.2)").displays
+            both = notebook("%%sky --pool dear --on all\nimport time\ntime.sleep(0.2)").displays
+        finally:
+            pools.close_all()
+    assert re.fullmatch(r"node \d, T4, \d+\.\d s, \$0\.\d+", one[-1]), one
+    assert re.fullmatch(r"2 nodes, T4, \d+\.\d s, \$0\.\d+", both[-1]), both
