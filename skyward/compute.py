@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from skyward.collections.base import refuse_standalone
 from skyward.collections.opener import Opener, Shared
+from skyward.config.pools import configured
 from skyward.console import ConsoleSink
 from skyward.control import background
 from skyward.control.decisions import DecisionEvent
@@ -49,7 +50,8 @@ _open: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 class Compute(Shared, Heard):
     """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
 
-    Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`.
+    Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. A `name`
+    that has a `[pools.NAME]` table in `skyward.toml` stands for what that says, but for what is given beside it.
 
     Raises:
         SpecError: a field is unknown, given twice, or has a value that is not allowed.
@@ -58,7 +60,7 @@ class Compute(Shared, Heard):
     def __init__(
         self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Unpack[ComputeFields]
     ) -> None:
-        resolved = resolve_groups(specs, options, fields, name)
+        resolved = resolve_groups(specs, options, configured(name, specs, options, fields), name)
         self._groups, self._options = resolved.groups, resolved.options
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
@@ -111,7 +113,7 @@ class Compute(Shared, Heard):
         earlier: Sequence[ClusterEntry],
     ) -> Self:
         """A pool that another process has opened, ours from now on: see `sky.attach`."""
-        self = cls(name=name)
+        self = cls(*next(iter(groups.values())), name=name)
         self._groups, self._options = FrozenMap(groups), options
         self._open(record, earlier)
         return self
@@ -223,7 +225,8 @@ class Compute(Shared, Heard):
 
         def look() -> PoolReport:
             decided = tuple(event for event in pool.decisions() if event.number > decisions_after)
-            return PoolReport(pool.snapshot(), decided, record.tasks(tasks), record.output(output_after))
+            printed = record.output(output_after)
+            return PoolReport(pool.snapshot(), decided, record.tasks(tasks), printed, record.cells())
 
         return background.call(look)
 

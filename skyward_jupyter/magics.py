@@ -5,21 +5,21 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.magic import Magics, line_cell_magic, magics_class
-from traitlets import Bool, Float, Int
+from IPython.core.magic import line_cell_magic, magics_class
 
+from skyward.config import load
 from skyward.errors import UsageError
 from skyward.specs import Nodes
-from skyward_jupyter.capture import CAPTURE_LIMIT
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
 from skyward_jupyter.reading import count
-from skyward_jupyter.running import CellRunner, Settings
+from skyward_jupyter.running import CellRunner
+from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_jupyter.traits import ConfiguredMagics
 from skyward_kernel.carrying_out import cancel_cell
-from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -46,9 +46,13 @@ COMMANDS = {
         "[CELL | --all | --task N | --cell N]",
         "stop a cell in the background, by its number in `%sky status`; a task, or all of a cell, by `%sky tasks`",
     ),
+    "config": ("[NAME]", "show every setting of cells and of a pool, its value, and where that comes from"),
     "help": ("", "show this"),
 }
 """The subcommands of `%sky`: what they take, and what they do."""
+
+_METHODS = {"config": "config_"}
+"""Subcommands whose methods are called otherwise: IPython has the name already."""
 
 _ALL = Option(("--all",), "all", "every one")
 _TASK = Option(("--task",), "task", "a task", "cell", "N", count, "the number of a task in `%sky tasks`")
@@ -58,17 +62,8 @@ _QUIET = next(option for option in OPTIONS if option.target == "quiet")
 
 
 @magics_class
-class SkyMagics(Magics):
+class SkyMagics(ConfiguredMagics):
     """The magics. Their traits are configured as `c.SkyMagics.NAME = value`."""
-
-    capture_limit = Int(CAPTURE_LIMIT, help="Bytes that the variables of a cell may weigh.").tag(config=True)
-    show_progress = Bool(True, help="Whether to show a line of progress while there is nothing else to see.").tag(
-        config=True
-    )
-    progress_after = Float(0.5, help="Seconds before a line of progress is shown.").tag(config=True)
-    interrupt_grace = Float(1.0, help="Seconds to wait, after an interrupt, for nodes to have stopped.").tag(
-        config=True
-    )
 
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
         super().__init__(shell)
@@ -82,7 +77,7 @@ class SkyMagics(Magics):
         """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
         from skyward.target import current_pool
 
-        pool = self._pools.find()
+        pool = self._pools.find(self._pool_name)
         if pool is not None or current_pool.get() is self._in_scope:
             current_pool.set(pool)
             self._in_scope = pool
@@ -93,18 +88,19 @@ class SkyMagics(Magics):
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
         `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `tasks`, `attach`, `reap` and `cancel` look
-        after the pools.
+        after the pools; `%sky config` shows what holds for both, and who says so.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
 
     def _cell(self, line: str, cell: str) -> Any:
-        options = parse_cell(line)
+        settings = self._settings
+        options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
         if options.help:
             return self.help([])
         if not _has_code(cell):
             raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
-        return self._runner.run(cell, options, self._settings)
+        return self._runner.run(cell, options, settings)
 
     def _command(self, line: str) -> Any:
         words = split_line(line)
@@ -118,20 +114,17 @@ class SkyMagics(Magics):
             command = "help"
         if command not in COMMANDS:
             raise _unknown_command(command)
-        run: Callable[[Sequence[str]], Any] = getattr(self, command)
+        run: Callable[[Sequence[str]], Any] = getattr(self, _METHODS.get(command, command))
         return run(rest)
-
-    @property
-    def _settings(self) -> Settings:
-        return Settings(self.capture_limit, self.show_progress, self.progress_after, self.interrupt_grace)
 
     # The subcommands.
 
     def up(self, words: Sequence[str]) -> Any:
         """Open a pool; the pool."""
         names, given, asked = parse_words(words, "up", (*POOL_OPTIONS, _QUIET))
-        name = _at_most_one(names, "up") or DEFAULT_POOL
-        compute = self._runner.open(name, asked, self._settings, quiet="quiet" in given)
+        settings = self._settings
+        name = _at_most_one(names, "up") or settings.pool
+        compute = self._runner.open(name, asked, settings, quiet="quiet" in given)
         self.put_in_scope()
         return compute
 
@@ -145,7 +138,7 @@ class SkyMagics(Magics):
             closed = self._pools.close_all()
             _say(f"Closed: {', '.join(closed)}." if closed else "There are no pools.")
             return
-        name = name or DEFAULT_POOL
+        name = name or self.default_pool
         self._pools.close(name)
         _say(f"Pool {name!r} is closed.")
 
@@ -178,7 +171,7 @@ class SkyMagics(Magics):
     def decisions(self, words: Sequence[str]) -> None:
         """Show why a pool has grown and shrunk."""
         names, _, _ = parse_words(words, "decisions", ())
-        name = _at_most_one(names, "decisions") or DEFAULT_POOL
+        name = _at_most_one(names, "decisions") or self.default_pool
         events = self._pools.get(name).decisions()
         _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
 
@@ -187,7 +180,7 @@ class SkyMagics(Magics):
         found, _, _ = parse_words(words, "scale", ())
         match found:
             case [nodes]:
-                name = DEFAULT_POOL
+                name = self.default_pool
             case [name, nodes]:
                 pass
             case _:
@@ -198,7 +191,7 @@ class SkyMagics(Magics):
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""
         names, _, _ = parse_words(words, "attach", ())
-        name = _at_most_one(names, "attach") or DEFAULT_POOL
+        name = _at_most_one(names, "attach") or self.default_pool
         compute = self._pools.attach(name)
         self.put_in_scope()
         _say(f"Pool {name!r} is this kernel's now.\n{recovered_table(compute.recovered)}".rstrip())
@@ -216,7 +209,7 @@ class SkyMagics(Magics):
         found, _, _ = parse_words(words, "drain", ())
         match found:
             case [node] if node.isdecimal():
-                name = DEFAULT_POOL
+                name = self.default_pool
             case [name, node] if node.isdecimal():
                 pass
             case _:
@@ -227,7 +220,7 @@ class SkyMagics(Magics):
     def tasks(self, words: Sequence[str]) -> None:
         """Show the tasks of a pool."""
         names, _, _ = parse_words(words, "tasks", ())
-        name = _at_most_one(names, "tasks") or DEFAULT_POOL
+        name = _at_most_one(names, "tasks") or self.default_pool
         found = self._pools.get(name).report().tasks
         _say(task_table(found) if found else f"Pool {name!r} has had no tasks yet.")
 
@@ -239,7 +232,7 @@ class SkyMagics(Magics):
         if len(numbers) + len(given.keys() - {"pool"}) > 1:
             raise UsageError(f"%sky cancel takes one of {COMMANDS['cancel'][0]}.")
         if "task" in given:
-            name, task = given.get("pool", DEFAULT_POOL), given["task"]
+            name, task = given.get("pool", self.default_pool), given["task"]
             if not self._pools.get(name).cancel([task]):
                 raise UsageError(f"Pool {name!r} has no task {task}, or it is over.")
             _say(f"Stopping task {task}.")
@@ -254,6 +247,14 @@ class SkyMagics(Magics):
             return
         for handle in running if "all" in given else [_chosen(running, number)]:
             _say(f"Cell {handle.number}: {handle.cancel()}")
+
+    def config_(self, words: Sequence[str]) -> None:
+        """Show every setting, its value, and where that comes from."""
+        names, _, _ = parse_words(words, "config", ())
+        name, config = _at_most_one(names, "config"), load()
+        settings = self.sourced
+        pools = [name] if name else dict.fromkeys([settings["pool"].value, *self._pools.names, *config.pools])
+        _say(config_text(settings, config, pools, {each: self._pools.asked(each) for each in self._pools.names}))
 
     def help(self, words: Sequence[str]) -> None:
         """Show subcommands and options."""

@@ -272,7 +272,8 @@ OPTIONS: tuple[Option, ...] = (
         "a size, such as 500MB or 2GiB",
     ),
     Option(("--dry-run",), "dry_run", "show what would be sent, and send nothing"),
-    Option(("--quiet",), "quiet", "show no progress and no list of what is sent"),
+    Option(("--no-footer",), "footer", "do not say below the cell where it ran, and what it cost", constant=False),
+    Option(("--quiet",), "quiet", "show no progress, no list of what is sent and no footer"),
     Option(("-h", "--help"), "help", "show this list"),
 )
 

@@ -34,6 +34,7 @@ class CellOptions:
         inputs, outputs: the only variables to take along and to bring back; None for all.
         capture: whether variables are taken along.
         capture_limit: bytes that they may weigh; None for the configured limit.
+        footer: whether to say below the cell where it ran, and what it cost.
     """
 
     pool: str = "default"
@@ -49,6 +50,7 @@ class CellOptions:
     capture: bool = True
     capture_limit: int | None = None
     dry_run: bool = False
+    footer: bool = True
     quiet: bool = False
     help: bool = False
 
@@ -62,8 +64,8 @@ class CellOptions:
         return compute_fields(self.asked)
 
 
-def parse_cell(line: str) -> CellOptions:
-    """The options on a line `%%sky ...`.
+def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOptions:
+    """The options on a line `%%sky ...`; `defaults` are the fields of `CellOptions` that it has otherwise.
 
     Raises:
         UsageError: one is unknown, has no value or a wrong one, is given twice, or does not go with another.
@@ -73,7 +75,7 @@ def parse_cell(line: str) -> CellOptions:
         raise UsageError(
             f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
         )
-    options = CellOptions(asked=asked, **given)
+    options = CellOptions(asked=asked, **{**defaults, **given})
     _check_together(options)
     return options
 

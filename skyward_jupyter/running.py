@@ -3,18 +3,21 @@
 import ast
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
-from skyward_jupyter.capture import CAPTURE_LIMIT, Capture, capture
+from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.footer import footer_of
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
 from skyward_jupyter.progress import Progress, meter
 from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
+from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
 
 if TYPE_CHECKING:
@@ -23,22 +26,13 @@ if TYPE_CHECKING:
     from skyward.compute import Compute
     from skyward.control.run import Run
     from skyward_jupyter.options import CellOptions
+    from skyward_jupyter.settings import Settings
     from skyward_kernel.pools import PoolManager
 
-__all__ = ["NO_LIMIT", "CellRunner", "Settings"]
+__all__ = ["NO_LIMIT", "CellRunner"]
 
 NO_LIMIT = 30 * 86400.0
 """Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user configures for all cells. See the traits of `SkyMagics`."""
-
-    capture_limit: int = CAPTURE_LIMIT
-    show_progress: bool = True
-    progress_after: float = 0.5
-    interrupt_grace: float = 1.0
 
 
 class CellRunner:
@@ -53,7 +47,7 @@ class CellRunner:
         self._pools = pools
         self.background: list[CellHandle] = []
 
-    def run(self, raw: str, options: "CellOptions", settings: Settings) -> Any:
+    def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
 
         Raises:
@@ -73,7 +67,7 @@ class CellRunner:
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
         return self._send(compute, code, sent, options, settings, raw)
 
-    def open(self, name: str, asked: Mapping[str, Any], settings: Settings, *, quiet: bool = False) -> "Compute":
+    def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
         """The pool of that name, opened under a line of progress if it was not.
 
         Raises:
@@ -115,7 +109,7 @@ class CellRunner:
         code = code.narrow(inputs=inputs, outputs=outputs)
         return code if options.capture else replace(code, withheld="--no-capture")
 
-    def _capture(self, code: CellCode, options: "CellOptions", settings: Settings) -> Capture:
+    def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
         limit = options.capture_limit or settings.capture_limit
         pool = self._pools.find(options.pool)
         if pool is None:
@@ -129,14 +123,15 @@ class CellRunner:
         if self._pools.find(options.pool) is not None:
             plan = f"It would run on pool {options.pool!r}, which is open."
         else:
-            asked = ", ".join(f"{POOL_LABELS[path]} {_shown(path, value)}" for path, value in options.asked.items())
+            made = self._pools.plan(options.pool, options.asked).items()
+            asked = ", ".join(f"{POOL_LABELS.get(path, path)} {shown_value(path, value)}" for path, value in made)
             plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}."
         asks = f" It would ask for {options.needs}." if options.needs else ""
         runs = "" if options.map is None else f" It would run {len(sent.pendings)} times."
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
-        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: Settings, raw: str
+        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
     ) -> Any:
         started = time.monotonic()
         shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
@@ -148,6 +143,7 @@ class CellRunner:
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
         sink = CellSink(self._shell, label=shape == "all", before=progress.stop)
         cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
+        footer = self._footer(runs, started, shown=settings.footer and options.footer and not options.quiet)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
@@ -156,12 +152,14 @@ class CellRunner:
             if options.noblock:
                 return self._handle(cell, options, settings, raw)
             if code.is_stream:
-                for element in cell.items():
-                    self._show(element)
+                with footer:
+                    for element in cell.items():
+                        self._show(element)
                 return None
             with progress:
                 cell.wait()
-            return cell.collect()
+            with footer:
+                return cell.collect()
         except KeyboardInterrupt:
             raise interrupted(cell.stop(settings.interrupt_grace)) from None
         except BaseException:
@@ -169,7 +167,20 @@ class CellRunner:
                 run.cancel()
             raise
 
-    def _handle(self, cell: SentCell, options: "CellOptions", settings: Settings, raw: str) -> CellHandle:
+    @contextmanager
+    def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
+        """A context after which the footer of a cell is shown, whether it succeeded or raised."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            shown = False  # what came of the work is said in its place
+            raise
+        finally:
+            footer = footer_of(runs, time.monotonic() - started) if shown else None
+            if footer is not None:
+                self._publish(footer)
+
+    def _handle(self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str) -> CellHandle:
         self.background = [handle for handle in self.background if not handle.done()]
         number = max((handle.number for handle in self.background), default=0) + 1
         line = next(line.strip() for line in raw.splitlines() if line.strip())
@@ -177,7 +188,7 @@ class CellRunner:
         self.background.append(handle)
         return handle
 
-    def _progress(self, text: Callable[[], str], settings: Settings, quiet: bool) -> Progress:
+    def _progress(self, text: Callable[[], str], settings: "Settings", quiet: bool) -> Progress:
         enabled = settings.show_progress and not quiet
         return Progress(self._shell, text, after=settings.progress_after, enabled=enabled)
 
@@ -216,14 +227,6 @@ def _with_value_kept(source: str) -> str:
     line = lines[last.lineno - 1].encode()
     kept = line[: last.col_offset] + f"{MAP_VALUE} = ".encode() + line[last.col_offset :]
     return "".join([*lines[: last.lineno - 1], kept.decode(), *lines[last.lineno :]])
-
-
-def _shown(path: str, value: Any) -> str:
-    if path == "image.env":
-        return " ".join(value)  # names only: a value may be a secret
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value.name if path == "provider" else value)
 
 
 def _notify(sentence: str) -> None:

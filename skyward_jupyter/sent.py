@@ -9,6 +9,7 @@ from skyward.errors import RemoteTraceback, TaskError
 from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
+from skyward_jupyter.failures import listed, tell_the_others
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import apply_result, apply_results, stream_items
 
@@ -21,9 +22,6 @@ __all__ = ["MAP_VALUE", "SentCell", "Shape"]
 
 MAP_VALUE = "__skyward_value__"
 """What a cell under `--map` assigns its last expression to, so that it comes back like a variable."""
-
-_TOLD = 5
-"""Errors beside the first that are told of."""
 
 type Shape = Literal["single", "all", "map"]
 """One run on one node, one run on all nodes, or one run for each element."""
@@ -105,9 +103,9 @@ class SentCell:
         self.finish()
         if waiting := _ranks(futures[future] for future in left):
             have = "has" if len(waiting) == 1 else "have"
-            return f"{_nodes(waiting)} was asked to stop the work, and {have} not confirmed it yet."
+            return f"{listed(waiting)} was asked to stop the work, and {have} not confirmed it yet."
         ranks = _ranks(stopping)
-        return f"the work on {_nodes(ranks)} was stopped." if ranks else "the work had not started on any node."
+        return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
 
     def _apply(self) -> list[str]:
         match self.shape:
@@ -120,7 +118,7 @@ class SentCell:
         try:
             return apply_results(results, self.user_ns)
         except BaseException as error:
-            _name_the_others(error, [result for result in results if result.failure is not None][1:])
+            tell_the_others(error, results)
             raise
 
 
@@ -132,27 +130,14 @@ def _result(run: "Run[CellResult]") -> CellResult:
         return CellResult(Harvest(), capture_failure(reworded(error)), None, run.nodes[-1] if run.nodes else 0)
 
 
-def _name_the_others(error: BaseException, failed: Sequence[CellResult]) -> None:
-    """Tell of the errors beside `error`, each on a line."""
-    for result in failed[:_TOLD]:
-        if result.failure is not None:
-            kind = result.failure.type_name.rpartition(".")[2]
-            error.add_note(f"Node {result.node}: {kind}: {result.failure.message}")
-    if len(failed) > _TOLD:
-        error.add_note(f"... and {len(failed) - _TOLD} more.")
-
-
 def _hide_assignment(error: BaseException) -> None:
     """Show the source line of a last expression as the user wrote it."""
+    hidden = f"{MAP_VALUE} = "
     if isinstance(error.__cause__, RemoteTraceback):
-        error.__cause__.text = error.__cause__.text.replace(f"{MAP_VALUE} = ", "")
+        error.__cause__.text = error.__cause__.text.replace(hidden, "")
+    if hasattr(error, "__notes__"):
+        error.__notes__ = [note.replace(hidden, "") for note in error.__notes__]
 
 
 def _ranks(runs: "Iterable[Run[Any]]") -> list[int]:
     return sorted({rank for run in runs for rank in run.nodes})
-
-
-def _nodes(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"node {ranks[0]}"
-    return f"nodes {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
+from skyward.config.pools import configured_values
 from skyward.errors import SpecError, UsageError
-from skyward.specs import Image, Nodes, NodesLike, OptionFields, Worker
+from skyward.specs import Nodes, NodesLike, OptionFields
+from skyward.specs.paths import compute_fields
 from skyward_kernel.reaper import start_reaping
 
 if TYPE_CHECKING:
@@ -21,23 +23,9 @@ DEFAULT_POOL: Final = "default"
 """The pool of cells that name none."""
 
 _OPTIONS = OptionFields.__optional_keys__
-_GROUPS: Mapping[str, Callable[..., object]] = {"image": Image, "worker": Worker}
 
 type Asked = Mapping[str, Any]
-"""What is asked of a pool: dotted path of a field of `Compute`, such as "nodes" or "image.pip", to its value."""
-
-
-def compute_fields(asked: Asked) -> dict[str, Any]:
-    """`asked` as keywords for `Compute`: "image.pip" becomes part of `image`, "worker.executor" of `worker`."""
-    fields: dict[str, Any] = {}
-    groups: dict[str, dict[str, Any]] = {}
-    for path, value in asked.items():
-        group, dot, name = path.partition(".")
-        if dot:
-            groups.setdefault(group, {})[name] = value
-        else:
-            fields[path] = value
-    return fields | {group: _GROUPS[group](**values) for group, values in groups.items()}
+"""What is asked of a pool, by paths, as `compute_fields` takes it."""
 
 
 class _Resident:
@@ -55,11 +43,16 @@ class PoolManager:
     Args:
         factory: makes a pool that is not open yet; `sky.Compute` if None.
         labels: what the fields of a pool are called in messages, where that is not their name.
+        defaults: what the pool of a name is like where nothing else is asked; looked at whenever one is made.
     """
 
     def __init__(
-        self, factory: "Callable[..., Compute] | None" = None, labels: Mapping[str, str] | None = None
+        self,
+        factory: "Callable[..., Compute] | None" = None,
+        labels: Mapping[str, str] | None = None,
+        defaults: Callable[[str], Asked] = lambda _: {},
     ) -> None:
+        self._defaults = defaults
         self._factory = factory
         self._labels = labels or {}
         self._pools: dict[str, _Resident] = {}
@@ -91,6 +84,16 @@ class PoolManager:
         with self._lock:
             resident = self._pools.get(name)
         return None if resident is None else resident.compute
+
+    def plan(self, name: str, asked: Asked) -> Asked:
+        """What the pool of that name would be made of, if it were made now."""
+        return {**self._defaults(name), **self.asked(name), **asked}
+
+    def asked(self, name: str) -> Asked:
+        """What was asked of the pool of that name when it was made, and is not as its defaults have it."""
+        with self._lock:
+            resident = self._pools.get(name)
+        return {} if resident is None else dict(resident.asked)
 
     def check(self, name: str, asked: Asked) -> None:
         """Check that the pool of that name, if it is open, is what is asked for.
@@ -218,7 +221,7 @@ class PoolManager:
             from skyward.compute import Compute  # the engine is loaded when the first pool is
 
             self._factory = Compute
-        return self._factory(name=name, **compute_fields(asked))
+        return self._factory(name=name, **compute_fields({**self._defaults(name), **asked}))
 
     def _forget(self, name: str, resident: _Resident) -> None:
         with self._lock:
@@ -311,7 +314,7 @@ def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
     global _resident
     with _resident_lock:
         if _resident is None:
-            _resident = PoolManager(labels=labels)
+            _resident = PoolManager(labels=labels, defaults=configured_values)
             atexit.register(_resident.close_all)
             atexit.register(start_reaping())
         return _resident

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from skyward.bootstrap import Plan, client_settings
+from skyward.control.costing import Terms
 from skyward.control.node import Node, OnEvent, OnLost
 from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
@@ -161,7 +162,16 @@ class Launcher:
         """The node of a machine, not started yet."""
         standing = self._workers.pop(instance.id, None)
         instance = replace(instance, access=self._entered(instance.access))
-        return Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
+        node = Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
+        node.terms = self._terms(instance)
+        return node
+
+    def _terms(self, instance: Instance) -> Terms:
+        place, slots = self._instances[instance.id], self._options.worker.concurrency
+        asked, sold = self._spec_of(instance).accelerator, self._offers[place].offer.instance_type
+        name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
+        several = f":{count:g}" if count not in (0, 1) else ""
+        return Terms(f"{name}{several}" if name else place.provider, place.hourly_price, slots)
 
     def _entered(self, access: Access | None) -> Access | None:
         """How a machine is entered, as the options have it where they say."""

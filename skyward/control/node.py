@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyward.bootstrap import Facts, PhaseEvent, Plan
+from skyward.control.costing import FREE
 from skyward.control.work import Work
 from skyward.journal import WorkerEntry
 from skyward.link.bulk import BulkPath
@@ -81,6 +82,7 @@ class Node:
         on_code: is told of a task whose function the node did not have before.
         measured: resources that its machine was found to have, where the provider does not know.
         metrics: what it said of its machine, oldest first.
+        terms: what its tasks cost.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Node:
         self.measured: Mapping[str, float] = {}
         self.on_code: Callable[[Node, Work], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
+        self.terms = FREE
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing

@@ -304,7 +304,7 @@ class Pool:
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
-        work.running, work.sent_at = True, _now()
+        work.running, work.sent_at, work.terms = True, _now(), node.terms
         node.submit(work, attempt, share, lambda _: self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0)))
         self._feeding.begin(work)
 
@@ -335,6 +335,7 @@ class Pool:
             work = recovered.work
             self._works[work.task] = work
             work.nodes.append(node.rank)
+            work.sent_at, work.terms = _now(), node.terms
         self.recovered += found
         self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
         self.cancel(each.work for each, known in zip(found, report.tasks, strict=True) if known.fed)

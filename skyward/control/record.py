@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from skyward.control.costing import CellAccounts, CellCost, cost_of
 from skyward.control.origin import Origin
 from skyward.control.snapshot import OutputView, TaskView
 from skyward.control.task_messages import Outcome
@@ -48,6 +49,7 @@ class _Ended(NamedTuple):
     ended_at: float
     seconds: float | None
     yielded: int
+    cost: float
 
 
 class TaskRecord:
@@ -64,10 +66,15 @@ class TaskRecord:
         self._ended: deque[_Ended] = deque(maxlen=KEPT)
         self._output: deque[OutputView] = deque(maxlen=KEPT)
         self._numbers = itertools.count(1)
+        self._accounts = CellAccounts()
 
     def ended(self, work: Work, outcome: Outcome, reason: str) -> None:
         """A task is over."""
         node = work.nodes[-1] if work.nodes else None
+        now = time.monotonic()
+        cost = cost_of(work, now)
+        if work.origin is not None:
+            self._accounts.charge(work.origin, cost)
         self._ended.append(
             _Ended(
                 work.task,
@@ -78,9 +85,10 @@ class TaskRecord:
                 work.origin,
                 work.queued_at,
                 work.sent_at,
-                time.monotonic(),
+                now,
                 work.seconds,
                 work.yielded,
+                cost,
             )
         )
 
@@ -97,21 +105,25 @@ class TaskRecord:
         """The tasks of a cell that are not over."""
         return tuple(task for task, work in self._works.items() if work.origin and work.origin.number == number)
 
+    def cells(self) -> tuple[CellCost, ...]:
+        """What the cells have cost whose tasks these are."""
+        return self._accounts.look(self._works.values())
+
     def tasks(self, limit: int) -> tuple[TaskView, ...]:
         """The tasks that run, those that wait, and the latest that are over, each by number; up to `limit` of the
         first two together."""
-        since = unix_offset()
+        since, now = unix_offset(), time.monotonic()
         there = [(work, self._holder(number)) for number, work in self._works.items()]
         running = [pair for pair in there if pair[1] is not None][:limit]
         queued = [pair for pair in there if pair[1] is None][: limit - len(running)]
         return (
             *(_ended_view(ended, since) for ended in self._ended),
-            *(_view(work, node, since) for work, node in running),
-            *(_view(work, node, since) for work, node in queued),
+            *(_view(work, node, since, now) for work, node in running),
+            *(_view(work, node, since, now) for work, node in queued),
         )
 
 
-def _view(work: Work, node: int | None, since: float) -> TaskView:
+def _view(work: Work, node: int | None, since: float, now: float) -> TaskView:
     return TaskView(
         number=work.task,
         name=work.code.name,
@@ -121,6 +133,7 @@ def _view(work: Work, node: int | None, since: float) -> TaskView:
         queued_at=work.queued_at + since,
         started_at=None if node is None or work.sent_at is None else work.sent_at + since,
         yielded=work.yielded,
+        cost=0.0 if node is None else cost_of(work, now),
     )
 
 
@@ -136,5 +149,6 @@ def _ended_view(ended: _Ended, since: float) -> TaskView:
         ended_at=ended.ended_at + since,
         seconds=ended.seconds,
         yielded=ended.yielded,
+        cost=ended.cost,
         reason=ended.reason or {"error": "it raised", "timeout": "it ran past its timeout"}.get(ended.outcome, ""),
     )

@@ -1,10 +1,12 @@
 """One submitted piece of work as its caller follows it."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol
 
 from skyward.control import background
+from skyward.control.costing import cost_of
 from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import Work
 from skyward.errors import OperatorError
@@ -92,6 +94,17 @@ class Run[T]:
                 return "cancelled"
             return "done" if Future.exception(self.future) is None else "failed"
         return "running" if any(work.running for work in self._works()) else "queued"
+
+    @property
+    def cost(self) -> float:
+        """USD that its tasks have cost so far: their shares of the price of their machines while they ran."""
+        now = time.monotonic()
+        return sum(cost_of(work, now) for work in self._works())
+
+    @property
+    def hardware(self) -> list[str]:
+        """What the nodes are that it runs on, or ran on, each kind once: accelerators, or a provider."""
+        return list(dict.fromkeys(work.terms.hardware for work in self._works() if work.terms.hardware))
 
     @property
     def elapsed(self) -> float | None:

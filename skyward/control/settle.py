@@ -1,5 +1,7 @@
 """How a task ends for its caller: exactly once, with a result or with one error that says what happened."""
 
+import time
+
 from skyward.control.task_messages import Outcome
 from skyward.control.work import Arrived, Work
 from skyward.errors import (
@@ -25,6 +27,7 @@ def settle(
     if work.future.done():
         return
     work.running = False
+    work.ended_at = time.monotonic()
     for feeder in work.feeders:
         feeder.stop()
     if outcome == "value" and arrived is not None:

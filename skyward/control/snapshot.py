@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from skyward.control.costing import CellCost
 from skyward.control.decisions import DecisionEvent
 from skyward.control.lifecycle import NodeState, PoolState
 from skyward.control.origin import Origin
@@ -91,6 +92,7 @@ class TaskView:
         seconds: how long it ran there, as its node says.
         yielded: elements that have arrived, of a generator function.
         reason: why it failed.
+        cost: USD so far: a share of the price of its machine while it ran, see `skyward.control.costing`.
     """
 
     number: int
@@ -104,6 +106,7 @@ class TaskView:
     seconds: float | None = None
     yielded: int = 0
     reason: str = ""
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +127,11 @@ class PoolReport:
     Attributes:
         decisions, output: those that were asked for, oldest first.
         tasks: those there are, and the latest that are over.
+        cells: what those that sent them have cost, in the order in which they did.
     """
 
     snapshot: PoolSnapshot
     decisions: tuple[DecisionEvent, ...] = ()
     tasks: tuple[TaskView, ...] = ()
     output: tuple[OutputView, ...] = ()
+    cells: tuple[CellCost, ...] = ()

@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from skyward.control.costing import FREE, Terms
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
@@ -142,7 +143,8 @@ class Work:
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
         origin: the cell that sent it.
-        queued_at, sent_at: when it was made, and when it was sent to a node last.
+        queued_at, sent_at, ended_at: when it was made, when it was sent to a node last, and when it was over.
+        terms: what that node is and costs.
         yielded: how many elements of its stream have arrived.
     """
 
@@ -161,6 +163,8 @@ class Work:
     origin: Origin | None = None
     queued_at: float = field(default_factory=time.monotonic)
     sent_at: float | None = None
+    ended_at: float | None = None
+    terms: Terms = FREE
     yielded: int = 0
 
 

@@ -80,7 +80,7 @@ class Kernel:
         """End its process with SIGKILL, and start it anew, with the extension loaded."""
         self._manager.restart_kernel(now=True)
         self._client.wait_for_ready(timeout=LIMIT)
-        self("%load_ext skyward")
+        self("%load_ext skyward\n%config SkyMagics.footer = False")
 
     def _next(self, request: str) -> str:
         """Take one message, and file it under its cell. "idle" if it says that `request` is over."""
@@ -106,7 +106,7 @@ def started() -> Iterator[Kernel]:
         client.start_channels()
         client.wait_for_ready(timeout=LIMIT)
         kernel = Kernel(manager, client)
-        kernel("%load_ext skyward")
+        kernel("%load_ext skyward\n%config SkyMagics.footer = False")
         yield kernel
     finally:
         client.stop_channels()

@@ -23,6 +23,7 @@ def pools() -> Iterator[PoolManager]:
 def notebook(pools: PoolManager) -> Iterator[Notebook]:
     with new_shell() as shell:
         magics = SkyMagics(shell, pools)
+        magics.footer = False  # its tests turn it on
         shell.register_magics(magics)
         notebook = Notebook(shell, magics)
         assert notebook("%sky up --nodes 2").error is None

@@ -30,6 +30,8 @@ class FakeRun:
     def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
         self.future: Future[Any] = Future()
         self.nodes = nodes
+        self.hardware = ["A100"]
+        self.cost = 0.0011
         self._value = value
         self._stream = stream
         self._hold = hold
@@ -228,5 +230,6 @@ def shell() -> Iterator[InteractiveShell]:
 @pytest.fixture
 def notebook(shell: InteractiveShell, pools: PoolManager) -> Notebook:
     magics = SkyMagics(shell, pools)
+    magics.footer = False  # its tests turn it on
     shell.register_magics(magics)
     return Notebook(shell, magics)

@@ -99,7 +99,23 @@ def test_errors_beside_the_first_are_named(notebook: Notebook) -> None:
     lines = notebook("%%sky --map xs\n1 / xs if xs == 0 else [][xs]").shown_error.splitlines()
     assert lines[3] == "ZeroDivisionError: division by zero"
     assert lines[4] == "9 of 9 runs failed."
-    assert lines[5:] == ["Node 0: IndexError: list index out of range"] * 5 + ["... and 3 more."]
+    assert lines[5:] == ["8 runs on node 0: IndexError: list index out of range"]
+    lines = notebook("%%sky --map xs\n{}[xs]").shown_error.splitlines()
+    assert lines[5:] == [f"Node 0: KeyError: {n}" for n in range(1, 6)] + ["... and 3 more."]
+
+
+def test_what_is_the_same_everywhere_is_shown_once(notebook: Notebook) -> None:
+    lines = notebook("%%sky --nodes 3 --on all\n1 / 0").shown_error.splitlines()
+    assert lines[3:] == ["ZeroDivisionError: division by zero", "3 of 3 runs failed.", "The same in 2 runs on node 0."]
+
+
+def test_an_error_of_another_line_has_its_traceback(notebook: Notebook) -> None:
+    notebook("xs = [0, 1, 2]")
+    shown = notebook("%%sky --map xs\nif xs:\n    {}['missing']\n1 / xs").shown_error
+    first, second = shown.split("Traceback (most recent call last on node 0):\n")[1:]
+    assert first.splitlines()[-2:] == ["ZeroDivisionError: division by zero", "3 of 3 runs failed."]
+    assert second.splitlines()[0].endswith("line 3, in <module>")
+    assert second.splitlines()[-2:] == ["KeyError: 'missing'", "The same on node 0."]
 
 
 def test_a_lost_task_under_map_leaves_the_others_their_values(notebook: Notebook, compute: Pools) -> None:
@@ -293,13 +309,13 @@ def test_status_shows_what_nodes_use(notebook: Notebook, compute: Pools) -> None
         (
             "%sky",
             "%sky takes a subcommand: up, down, status, pools, decisions, scale, attach, reap, drain, tasks, cancel, "
-            "help; to run a cell on nodes, write %%sky on its first line.",
+            "config, help; to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
         (
             "%sky 1 + 1",
             "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, drain, "
-            "tasks, cancel, help.",
+            "tasks, cancel, config, help.",
         ),
         (
             "%sky --nodes 2",

@@ -1,0 +1,142 @@
+"""The files as one: which value counts for each key, and where it stands."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from skyward.config.files import File, find_files
+from skyward.config.providers import make_provider
+from skyward.config.values import PROVIDER, read_field, unknown_field
+from skyward.errors import SpecError
+from skyward.values import closest
+
+__all__ = ["Config", "Found", "load"]
+
+TABLES: Final = ("cells", "defaults", "pools", "providers")
+_NESTED: Final = frozenset({"image", "worker"})
+"""Fields of a pool that are tables of fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value of a file.
+
+    Attributes:
+        value: as it was written, or, of a pool, as `sky.Compute` takes it.
+        file: the file that it is in.
+        key: the tables that lead to it, and its name.
+    """
+
+    value: Any
+    file: File
+    key: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """Where it stands: `skyward.toml:7`."""
+        return self.file.where(self.key)
+
+    def wrong(self, why: str) -> SpecError:
+        """The error that the value is wrong."""
+        return SpecError(f"{self.where}, {'.'.join(self.key)}: {why}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the files say. Values are checked when they are asked for.
+
+    Attributes:
+        files: the one that gives way first.
+    """
+
+    files: tuple[File, ...] = ()
+
+    def __post_init__(self) -> None:
+        for file in self.files:
+            for name, table in file.tables.items():
+                here = Found(table, file, (name,))
+                if name not in TABLES:
+                    raise here.wrong(f"there is no such table; {closest(name, TABLES)}")
+                _table(here)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The names of the pools that have a table, in the order in which they were written."""
+        return tuple(dict.fromkeys(name for file in self.files for name in _table(_get(file, "pools"))))
+
+    def cells(self) -> dict[str, Found]:
+        """What is said of cells, by name, as it was written."""
+        return {name: found for file in self.files for name, found in _below(_get(file, "cells"))}
+
+    def pool(self, name: str) -> dict[str, Found]:
+        """What is said of a pool: dotted path of a field of `Compute`, such as "nodes" or "image.pip", to its value.
+
+        Raises:
+            SpecError: a key is unknown, or has a value that is not allowed; names the file, its line and the key.
+        """
+        leaves: dict[str, Found] = {}
+        for above in (("defaults",), ("pools", name)):
+            for file in self.files:
+                leaves |= dict(_fields(_get(file, *above)))
+        return {path: self._checked(path, leaf) for path, leaf in leaves.items()}
+
+    def _checked(self, path: str, leaf: Found) -> Found:
+        if path == PROVIDER and leaf.value in self._provider_names():
+            return Found(self._provider(leaf.value), leaf.file, leaf.key)
+        try:
+            return Found(read_field(path, leaf.value, leaf.file.path.parent), leaf.file, leaf.key)
+        except SpecError as error:
+            raise leaf.wrong(str(error)) from None
+
+    def _provider_names(self) -> list[str]:
+        return [name for file in self.files for name in _table(_get(file, "providers"))]
+
+    def _provider(self, name: str) -> object:
+        """The settings of the provider that a `[providers.NAME]` table describes."""
+        found = {key: each for file in self.files for key, each in _below(_get(file, "providers", name))}
+        return make_provider(name, found)
+
+
+def load(start: Path | None = None) -> Config:
+    """What the user's files say now.
+
+    Raises:
+        SpecError: a file cannot be read, is not TOML, or has a table that there is not.
+    """
+    return Config(find_files(start))
+
+
+def _get(file: File, *key: str) -> Found:
+    """A table of a file, an empty one where it has none."""
+    value: Any = file.tables
+    for depth, part in enumerate(key):
+        value = _table(Found(value, file, key[:depth])).get(part, {})
+    return Found(value, file, key)
+
+
+def _table(found: Found) -> Mapping[str, Any]:
+    if not isinstance(found.value, Mapping):
+        raise found.wrong(f"it must be a table, with `[{'.'.join(found.key)}]` above its keys.")
+    return found.value
+
+
+def _below(found: Found) -> Iterator[tuple[str, Found]]:
+    for name, value in _table(found).items():
+        yield name, Found(value, found.file, (*found.key, name))
+
+
+def _fields(table: Found) -> Iterator[tuple[str, Found]]:
+    """The fields of a pool, those of `image` and `worker` one by one."""
+    for name, found in _below(table):
+        if name in _NESTED:
+            for inner, leaf in _below(found):
+                yield _known(f"{name}.{inner}", leaf)
+        else:
+            yield _known(name, found)
+
+
+def _known(path: str, leaf: Found) -> tuple[str, Found]:
+    if why := unknown_field(path):
+        raise leaf.wrong(why)
+    return path, leaf

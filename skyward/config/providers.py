@@ -1,0 +1,50 @@
+"""The settings of a provider, from its `[providers.NAME]` table."""
+
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
+
+from skyward.errors import ProviderMissingError, SpecError
+from skyward.provider import find_provider
+from skyward.values import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyward.config.merged import Found
+
+__all__ = ["make_provider"]
+
+
+def make_provider(name: str, table: "Mapping[str, Found]") -> object:
+    """The settings that the table describes.
+
+    Raises:
+        SpecError: it does not say of which provider they are, or has a key or a value that is not allowed. Names the
+            file and the key, and no value, which may be a secret.
+    """
+    kind = table.get("type")
+    if kind is None:
+        first = next(iter(table.values()))
+        raise first.wrong(f"the table needs `type = ...`, the name of a provider; `[providers.{name}]` has none.")
+    try:
+        made = find_provider(str(kind.value))
+    except ProviderMissingError as error:
+        raise kind.wrong(str(error)) from None
+    given = {key: found for key, found in table.items() if key != "type"}
+    known = [field.name for field in fields(made) if field.init] if is_dataclass(made) else list(given)
+    for key, found in given.items():
+        if key not in known:
+            raise found.wrong(f"{made.__name__} has no field {key!r}; {closest(key, ['type', *known])}")
+    try:
+        settings: object = made(**{key: found.value for key, found in given.items()})
+    except SpecError as error:
+        raise _blamed(given, str(error), kind).wrong(str(error)) from None
+    except TypeError:
+        missing = ", ".join(sorted(set(known) - set(given)))
+        raise kind.wrong(f"{made.__name__} needs more than the table has: {missing}.") from None
+    return settings
+
+
+def _blamed(given: "Mapping[str, Found]", text: str, kind: "Found") -> "Found":
+    """The key that an error speaks of."""
+    return next((found for key, found in given.items() if key in text), kind)

@@ -1,0 +1,29 @@
+"""Fields of a pool by their dotted paths, as command lines and files name them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from skyward.specs.image import Image
+from skyward.specs.nodes import Worker
+
+__all__ = ["compute_fields"]
+
+_GROUPS: Mapping[str, Callable[..., object]] = {"image": Image, "worker": Worker}
+
+
+def compute_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """`asked` as keywords for `Compute`.
+
+    Args:
+        asked: dotted path of a field of `Compute`, such as "nodes" or "image.pip", to its value: "image.pip" becomes
+            part of `image`, "worker.executor" of `worker`.
+    """
+    fields: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    for path, value in asked.items():
+        group, dot, name = path.partition(".")
+        if dot:
+            groups.setdefault(group, {})[name] = value
+        else:
+            fields[path] = value
+    return fields | {group: _GROUPS[group](**values) for group, values in groups.items()}

@@ -1,0 +1,71 @@
+"""The traits of the magics: what `c.SkyMagics.NAME = value` and `%config SkyMagics.NAME = value` set."""
+
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics
+from traitlets import Bool, Float, Int, Unicode, observe
+
+from skyward.config import load
+from skyward.errors import SkywardError
+from skyward_jupyter.settings import NAMES, Settings, Sourced, settings_from
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["ConfiguredMagics"]
+
+_DEFAULT = Settings()
+
+
+class ConfiguredMagics(Magics):
+    """Magics with settings. What is set here counts more than what a file says."""
+
+    pool = Unicode(_DEFAULT.pool, help="The pool of cells that name none.").tag(config=True)
+    timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which the work of a cell is stopped.").tag(
+        config=True
+    )
+    footer = Bool(_DEFAULT.footer, help="Whether to say below a cell where it ran, for how long and what it cost.").tag(
+        config=True
+    )
+    capture_limit = Int(_DEFAULT.capture_limit, help="Bytes that the variables of a cell may weigh.").tag(config=True)
+    show_progress = Bool(
+        _DEFAULT.show_progress, help="Whether to show a line of progress while there is nothing else to see."
+    ).tag(config=True)
+    progress_after = Float(_DEFAULT.progress_after, help="Seconds before a line of progress is shown.").tag(config=True)
+    interrupt_grace = Float(
+        _DEFAULT.interrupt_grace, help="Seconds to wait, after an interrupt, for nodes to have stopped."
+    ).tag(config=True)
+
+    def __init__(self, shell: "InteractiveShell") -> None:
+        self._set_here: set[str] = set()
+        self._pool_name = _DEFAULT.pool
+        super().__init__(shell)
+
+    @observe(*NAMES)
+    def _was_set(self, change: Any) -> None:
+        self._set_here.add(change["name"])
+
+    @property
+    def sourced(self) -> dict[str, Sourced]:
+        """Each setting, and who says so.
+
+        Raises:
+            SpecError: a file is wrong.
+        """
+        configured = self.config.get("SkyMagics", {})  # setting a trait to what it was is no change to observe
+        given = {name for name in NAMES if name in self._set_here or name in configured}
+        return settings_from({name: getattr(self, name) for name in NAMES}, given, load())
+
+    @property
+    def _settings(self) -> Settings:
+        settings = Settings(**{name: each.value for name, each in self.sourced.items()})
+        self._pool_name = settings.pool
+        return settings
+
+    @property
+    def default_pool(self) -> str:
+        """The pool that commands mean which name none. A file that is broken by now keeps nobody from closing it."""
+        try:
+            return self._settings.pool
+        except SkywardError:
+            return self._pool_name

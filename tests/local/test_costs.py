@@ -1,0 +1,77 @@
+"""What tasks are said to have cost, on real workers with a price."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.compute import Compute
+from skyward.config.pools import configured_values
+from skyward.control.origin import Origin, current_origin
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+from tests.unit.jupyter.conftest import Notebook, new_shell
+
+pytestmark = pytest.mark.local
+
+A_CENT = 36.0
+"""USD an hour of a machine that costs a cent a second."""
+
+
+@sky.function
+def busy(seconds: float) -> float:
+    started = time.monotonic()
+    time.sleep(seconds)
+    return time.monotonic() - started
+
+
+def test_tasks_and_their_cell_share_the_price_of_the_machine() -> None:
+    cell = Origin(7, "id", "busy(0.2)")
+    worker = sky.Worker(concurrency=2)
+    with Compute(provider=sky.Local(hourly_price=A_CENT), worker=worker) as pool:
+        scope = current_origin.set(cell)
+        try:
+            run = pool.start(busy(0.2))
+            took = [run.future.result(), *(busy(0.2) @ pool)]
+        finally:
+            current_origin.reset(scope)
+        report = pool.report()
+        assert run.cost == report.tasks[0].cost
+        for task, seconds in zip(report.tasks, took, strict=True):
+            assert task.seconds is not None
+            assert task.cost == pytest.approx(task.seconds * 0.005)
+            assert task.cost >= seconds * 0.005
+        (account,) = report.cells
+        assert (account.origin, account.tasks) == (cell, 2)
+        assert account.cost == pytest.approx(sum(task.cost for task in report.tasks))
+        assert account.cost <= report.snapshot.spent
+
+
+def test_nothing_is_charged_for_a_machine_without_a_price() -> None:
+    with Compute() as pool:
+        run = pool.start(busy(0.0))
+        run.future.result()
+        assert (run.cost, run.hardware, pool.report().tasks[0].cost) == (0.0, ["local"], 0.0)
+
+
+def test_a_cell_on_a_pool_of_the_project_says_what_it_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "skyward.toml").write_text(
+        "[pools.dear]\nprovider = 'priced'\nnodes = 2\naccelerator = 'T4'\n"
+        f"[providers.priced]\ntype = 'local'\nhourly_price = {A_CENT}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    pools = PoolManager(labels=POOL_LABELS, defaults=configured_values)
+    with new_shell() as shell:
+        magics = SkyMagics(shell, pools)
+        shell.register_magics(magics)
+        notebook = Notebook(shell, magics)
+        try:
+            one = notebook("%%sky --pool dear\nimport time\ntime.sleep(0.2)").displays
+            both = notebook("%%sky --pool dear --on all\nimport time\ntime.sleep(0.2)").displays
+        finally:
+            pools.close_all()
+    assert re.fullmatch(r"node \d, T4, \d+\.\d s, \$0\.\d+", one[-1]), one
+    assert re.fullmatch(r"2 nodes, T4, \d+\.\d s, \$0\.\d+", both[-1]), both

@@ -1,0 +1,38 @@
+"""A project's file and a user's, in a working directory of the test's own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+type Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes `skyward.toml` into the working directory."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def write(text: str) -> Path:
+        path = folder / "skyward.toml"
+        path.write_text(dedent(text))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes the user's own file."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "home" / "defaults.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(dedent(text))
+        monkeypatch.setenv("SKYWARD_DEFAULTS", str(path))
+        return path
+
+    return write

@@ -1,0 +1,201 @@
+"""What `skyward.toml` and the user's own file say of pools: which value counts, where it stands, what is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyward.accelerators import parse_accelerator
+from skyward.compute import Compute
+from skyward.config import load
+from skyward.config.pools import configured_values
+from skyward.errors import SpecError
+from skyward.specs import Nodes, Options, Spec, Volume
+from skyward_providers.local import Local
+from tests.unit.config.conftest import Write
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_project_is_over_the_user_and_a_pool_over_the_defaults(project: Write, user: Write) -> None:
+    user(
+        """
+        [defaults]
+        region = "eu-west-1"
+        ttl = 60
+        [pools.train]
+        budget = 5
+        nodes = 4
+        """
+    )
+    project(
+        """
+        [defaults]
+        ttl = 90
+        vcpus = 2
+        [pools.train]
+        nodes = "2:16"
+        image.pip = ["numpy"]
+        """
+    )
+    found = load().pool("train")
+    assert {path: each.value for path, each in found.items()} == {
+        "region": "eu-west-1",
+        "ttl": 90,
+        "vcpus": 2,
+        "budget": 5,
+        "nodes": Nodes(2, 16),
+        "image.pip": ("numpy",),
+    }
+    assert found["nodes"].where == "skyward.toml:6"
+    assert found["budget"].where.endswith("home/defaults.toml:6")
+    assert configured_values("other") == {"region": "eu-west-1", "ttl": 90, "vcpus": 2}
+
+
+def test_the_nearest_file_upwards_counts(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = project("[defaults]\nvcpus = 1")
+    below = path.parent / "notebooks" / "deep"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert configured_values("default") == {"vcpus": 1}
+    (below.parent / "skyward.toml").write_text("[defaults]\nvcpus = 2")
+    assert configured_values("default") == {"vcpus": 2}
+    assert configured_values("default") == {"vcpus": 2}
+    (below.parent / "skyward.toml").write_text("[defaults]\nvcpus = 3.5")
+    assert configured_values("default") == {"vcpus": 3.5}, "an edit counts at once"
+
+
+def test_without_any_file_nothing_is_said(project: Write) -> None:
+    assert load().files == ()
+    assert configured_values("default") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "value"),
+    [
+        ("nodes = [2, 16]", "nodes", Nodes(2, 16)),
+        ("nodes = 3", "nodes", Nodes(3)),
+        ("nodes = {min = 4, desired = 2}", "nodes", Nodes(4, None, 2)),
+        ("accelerator = 'A100:4'", "accelerator", parse_accelerator("A100:4")),
+        ("provider = 'local'", "provider", Local()),
+        ("image.env = {A = '1'}", "image.env", {"A": "1"}),
+        ("worker.concurrency = 2", "worker.concurrency", 2),
+        ("policy = 'binpack'", "policy", "binpack"),
+        ("resources = {CPU = 4}", "resources", {"CPU": 4}),
+        ("capabilities = ['highmem']", "capabilities", {"highmem"}),
+        ("volumes = [{bucket = 'b', mount = '/data'}]", "volumes", (Volume("b", "/data"),)),
+        ("default_compute_timeout = 20", "default_compute_timeout", 20),
+    ],
+)
+def test_values_are_as_compute_takes_them(project: Write, line: str, path: str, value: Any) -> None:
+    project(f"[pools.x]\n{line}")
+    assert configured_values("x") == {path: value}
+    Compute(name="x")
+
+
+def test_folders_to_send_are_looked_for_beside_the_file(project: Write) -> None:
+    path = project("[defaults]\nimage.includes = ['lib', '/abs']")
+    assert configured_values("x") == {"image.includes": (str(path.parent / "lib"), "/abs")}
+
+
+def test_a_provider_of_the_files(project: Write, user: Write) -> None:
+    user("[providers.dear]\ntype = 'local'\nhourly_price = 2.0\nboot_time = 1.0")
+    project("[providers.dear]\nhourly_price = 3.0\n[pools.x]\nprovider = 'dear'")
+    assert configured_values("x") == {"provider": Local(hourly_price=3.0, boot_time=1.0)}
+
+
+def test_a_pool_of_the_library_is_what_its_table_says(project: Write) -> None:
+    project("[defaults]\nvcpus = 2\n[pools.train]\nnodes = 3\nbudget = 5\nimage.pip = ['numpy']")
+    pool = Compute(name="train")
+    assert (pool.spec.nodes, pool.options.budget, pool.spec.vcpus) == (Nodes(3), 5, 2)
+    other = Compute(name="train", nodes=2, options=Options(budget=7))
+    assert (other.spec.nodes, other.options.budget, other.spec.image.pip) == (Nodes(2), 7, ("numpy",))
+    for plain in (Compute(), Compute(name="other"), Compute(Spec(), name="train")):
+        assert (plain.spec.nodes, plain.options.budget, plain.spec.vcpus) == (Nodes(1), None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[pools.x]\nnodes = 'few'", "skyward.toml:2, pools.x.nodes: nodes must be N, MIN:MAX or DESIRED/MIN:MAX, "),
+        (
+            "[pools.x]\ngpu = 'A100'",
+            "skyward.toml:2, pools.x.gpu: a pool has no such field; did you mean 'accelerator'?",
+        ),
+        ("[pools.x]\npip = []", "skyward.toml:2, pools.x.pip: a pool has no such field; did you mean 'image.pip'?"),
+        ("[pools.x]\nnode = 3", "skyward.toml:2, pools.x.node: a pool has no such field; did you mean 'nodes'?"),
+        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: it can be given in code only; take it out of "),
+        ("[pool.x]\nnodes = 3", "skyward.toml:1, pool: there is no such table; did you mean 'pools'?"),
+        ("pools = 3", "skyward.toml:1, pools: it must be a table, with `[pools]` above its keys."),
+        ("[pools]\nx = 3", "skyward.toml:2, pools.x: it must be a table, with `[pools.x]` above its keys."),
+        ("[pools.x]\nimage = 'torch'", "skyward.toml:2, pools.x.image: it must be a table, with `[pools.x.image]` "),
+        ("[pools.x]\nbudget = '5'", "skyward.toml:2, pools.x.budget: budget must be a positive number, or None, but "),
+        ("[pools.x]\nprovider = 3", "skyward.toml:2, pools.x.provider: provider must be a name, "),
+        ("[pools.x]\nprovider = 'lokal'", "skyward.toml:2, pools.x.provider: There is no provider 'lokal'; did you "),
+        (
+            "[pools.x]\nprovider = 'ssh'",
+            "skyward.toml:2, pools.x.provider: provider 'ssh' needs settings: write a table",
+        ),
+        (
+            "[providers.a]\nhourly_price = 1\n[pools.x]\nprovider = 'a'",
+            "skyward.toml:2, providers.a.hourly_price: the table needs `type = ...`, the name of a provider; ",
+        ),
+        (
+            "[providers.a]\ntype = 'local'\nprice = 1\n[pools.x]\nprovider = 'a'",
+            "skyward.toml:3, providers.a.price: Local has no field 'price'; it has boot_time, ",
+        ),
+        (
+            "[providers.a]\ntype = 'local'\nhourly_price = -1\n[pools.x]\nprovider = 'a'",
+            "skyward.toml:3, providers.a.hourly_price: hourly_price must be a number of at least 0",
+        ),
+        (
+            "[providers.a]\ntype = 'ssh'\n[pools.x]\nprovider = 'a'",
+            "skyward.toml:2, providers.a.type: SSH needs more than the table has: ",
+        ),
+        ("[pools.x]\nvolumes = [{mount = '/a'}]", "skyward.toml:2, pools.x.volumes: volumes cannot be [{"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(project: Write, text: str, message: str) -> None:
+    project(text)
+    with pytest.raises(SpecError) as caught:
+        configured_values("x")
+    assert str(caught.value).startswith(message)
+
+
+def test_a_file_that_cannot_be_read_is_named(project: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = project("[pools.x]\nnodes = = 3")
+    with pytest.raises(
+        SpecError, match=r"skyward\.toml is not TOML: invalid value \(at line 2, .*\)\. Mend it there, "
+    ):
+        load()
+    path.write_bytes(b"name = '\xff'")
+    with pytest.raises(SpecError, match=r"skyward\.toml is not UTF-8 text: save it as such, or move it away\.$"):
+        load()
+    path.unlink()
+    monkeypatch.setenv("SKYWARD_DEFAULTS", str(tmp_path))
+    with pytest.raises(SpecError, match=r"cannot be read \(Is a directory\): let it be read, or move it away\.$"):
+        load()
+
+
+def test_the_line_of_a_key_is_that_on_which_it_begins(project: Write) -> None:
+    project(
+        '''
+        # pools.x.nodes = 3
+
+        [pools.x]
+        region = """
+        nodes = 1
+        """
+
+        # how many
+        nodes = [
+            2,
+            16,
+        ]
+        [pools."y.z"]
+        vcpus = 1
+        '''
+    )
+    found = load().pool("x")
+    assert (found["region"].where, found["nodes"].where) == ("skyward.toml:5", "skyward.toml:10")
+    assert load().pool("y.z")["vcpus"].where == "skyward.toml:15"

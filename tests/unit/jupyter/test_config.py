@@ -1,0 +1,170 @@
+"""What `skyward.toml`, the user's own file and traits make of cells and pools, and how `%sky config` says so."""
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from skyward.accelerators import parse_accelerator
+from skyward.config.pools import configured_values
+from skyward.specs import Image, Nodes
+from skyward.target import current_pool
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+from tests.unit.config.conftest import Write, project, user
+from tests.unit.jupyter.conftest import FakeCompute, Notebook
+
+pytestmark = pytest.mark.unit
+
+__all__ = ["project", "user"]  # fixtures
+
+type Pools = type[FakeCompute]
+
+
+@pytest.fixture
+def pools(compute: Pools) -> PoolManager:
+    """As the pools of a kernel are."""
+    return PoolManager(compute, POOL_LABELS, configured_values)  # type: ignore[arg-type]  # it is no Compute, only like one
+
+
+PROJECT = """
+    [cells]
+    pool = "train"
+    timeout = "1h"
+
+    [defaults]
+    nodes = 2
+    image.env = {TOKEN = "secret"}
+
+    [pools.train]
+    nodes = "2:8"
+    accelerator = "A100"
+
+    [pools.small]
+    vcpus = 1
+    """
+
+
+def test_a_cell_has_the_pool_that_the_file_describes(notebook: Notebook, compute: Pools, project: Write) -> None:
+    project(PROJECT)
+    notebook("%%sky\nx = 1")
+    notebook("%%sky --pool small --nodes 3 --pip numpy\nx = 1")
+    notebook("%%sky --pool other --timeout 5\nx = 1")
+    train, small, other = compute.made
+    assert (train.name, train.spec.nodes, train.spec.accelerator) == ("train", Nodes(2, 8), parse_accelerator("A100"))
+    assert (small.spec.nodes, small.spec.vcpus) == (Nodes(3), 1)
+    assert small.spec.image == Image(pip=["numpy"], env={"TOKEN": "secret"})
+    assert other.spec.nodes == Nodes(2)
+    assert [pool.sent[0][0].timeout for pool in compute.made] == [3600, 3600, 5]
+
+
+def test_an_open_pool_stays_as_it_is_when_the_file_changes(notebook: Notebook, compute: Pools, project: Write) -> None:
+    project(PROJECT)
+    notebook("%%sky\nx = 1")
+    project(PROJECT.replace("2:8", "4:8"))
+    assert notebook("%%sky\nx = 2").error is None
+    assert len(compute.made) == 1
+    notebook("%sky down")
+    notebook("%%sky\nx = 3")
+    assert compute.made[1].spec.nodes == Nodes(4, 8)
+
+
+def test_commands_mean_the_pool_of_the_cells(notebook: Notebook, compute: Pools, project: Write) -> None:
+    project(PROJECT)
+    notebook("%sky up")
+    notebook.magics.put_in_scope()
+    assert current_pool.get() is not None
+    assert notebook("%sky scale 3").out == "Pool 'train' goes to 3 nodes.\n"
+    assert notebook("%sky down").out == "Pool 'train' is closed.\n"
+
+
+def test_a_broken_file_stops_cells_and_lets_pools_be_closed(notebook: Notebook, compute: Pools, project: Write) -> None:
+    project(PROJECT)
+    notebook("%%sky\nx = 1")
+    path = project("[cells]\npool = = 1")
+    assert notebook("%%sky\nx = 2").shown_error == (
+        f"SpecError: {path} is not TOML: invalid value (at line 2, column 8). Mend it there, or move the file away."
+    )
+    assert notebook("x").result == 1
+    assert notebook("%sky down").out == "Pool 'train' is closed.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("timeout = 'soon'", "timeout takes seconds, or a duration such as '90s' or '1h', but got 'soon'."),
+        ("timeout = 0", "timeout takes seconds, or a duration such as '90s' or '1h', but got 0."),
+        ("footer = 'no'", "footer takes true or false, but got 'no'."),
+        ("pool = 3", "pool takes the name of a pool, but got 3."),
+        ("footers = true", "cells have no such setting; did you mean 'footer'?"),
+        ("capture-limit = 3", "cells have no such setting; did you mean 'capture_limit'?"),
+    ],
+)
+def test_a_wrong_setting_is_named(notebook: Notebook, project: Write, line: str, message: str) -> None:
+    project(f"[cells]\n{line}")
+    key = line.partition(" ")[0]
+    assert notebook("%%sky\n1").shown_error == f"SpecError: skyward.toml:2, cells.{key}: {message}"
+
+
+def test_traits_count_more_than_files_and_files_more_than_defaults(
+    shell: InteractiveShell, pools: PoolManager, project: Write, user: Write
+) -> None:
+    shell.config = Config(SkyMagics={"progress_after": 2.0, "footer": True})
+    project("[cells]\nfooter = false\ncapture_limit = '1MB'\nprogress_after = 9")
+    mine = user("[cells]\ncapture_limit = 5\ninterrupt_grace = 3")
+    notebook = Notebook(shell, SkyMagics(shell, pools))
+    shell.register_magics(notebook.magics)
+    notebook("%config SkyMagics.timeout = 20")
+    sourced = {name: (each.value, each.source) for name, each in notebook.magics.sourced.items()}
+    assert sourced == {
+        "pool": ("default", "default"),
+        "timeout": (20.0, "c.SkyMagics.timeout"),
+        "footer": (True, "c.SkyMagics.footer"),
+        "capture_limit": (1_000_000, "skyward.toml:3"),
+        "show_progress": (True, "default"),
+        "progress_after": (2.0, "c.SkyMagics.progress_after"),
+        "interrupt_grace": (3.0, f"{mine}:3"),
+    }
+
+
+def test_config_shows_every_setting_and_who_says_so(
+    notebook: Notebook, project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project(PROJECT)
+    monkeypatch.setenv("SKYWARD_PROGRESS", "off")
+    notebook("%%sky --pip numpy\nx = 1")
+    first, cells, train, small = notebook("%sky config").out.split("\n\n")
+    assert first == f"read: {path}"
+    rows = [line.split(None, 2) for line in (*cells.splitlines(), *train.splitlines(), *small.splitlines())]
+    for row in (
+        ["cells", "value", "from"],
+        ["pool", "train", "skyward.toml:3"],
+        ["timeout", "3600", "skyward.toml:4"],
+        ["footer", "False", "c.SkyMagics.footer"],
+        ["show_progress", "False", "SKYWARD_PROGRESS"],
+        ["progress_after", "0.5", "default"],
+        ["--nodes", "2:8", "skyward.toml:11"],
+        ["--gpu", "A100-80GB", "skyward.toml:12"],
+        ["--pip", "numpy", "an option, when it was opened"],
+        ["--env", "TOKEN", "skyward.toml:8"],
+        ["--provider", "local", "default"],
+        ["--ttl", "600", "default"],
+        ["--vcpus", "1", "skyward.toml:15"],
+    ):
+        assert row in rows, row
+    assert "secret" not in notebook("%sky config small").out
+    assert small.splitlines()[0].split() == ["pool", "'small'", "value", "from"]
+    assert len(small.splitlines()) == 4
+
+
+def test_config_without_any_file(notebook: Notebook, project: Write) -> None:
+    out = notebook("%sky config").out
+    assert out.startswith("There is no skyward.toml here or above, and no ~/.skyward/defaults.toml.\n\ncells ")
+
+
+def test_a_dry_run_tells_of_what_the_file_says(notebook: Notebook, project: Write) -> None:
+    project(PROJECT)
+    out = notebook("%%sky --dry-run --budget 5\n1").out
+    assert out == (
+        "It would open pool 'train' with --nodes 2:8, --env TOKEN, --gpu A100-80GB, --budget 5. Nothing was sent.\n"
+    )

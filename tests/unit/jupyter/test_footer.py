@@ -1,0 +1,87 @@
+"""The line below a cell: where it ran, for how long, what it cost."""
+
+import pytest
+
+from skyward_jupyter.footer import Footer, money, seconds_text
+from tests.unit.jupyter.conftest import FakeCompute, Notebook
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("footer", "text"),
+    [
+        (Footer((3,), ("A100",), 12.4, 0.011), "node 3, A100, 12.4 s, $0.011"),
+        (Footer((0, 1, 2, 3), ("H100:8",), 200.0, 40.0), "4 nodes, H100:8, 3 min 20 s, $40.00"),
+        (Footer((0, 5), ("T4", "local"), 7500.0), "2 nodes, T4 and local, 2 h 5 min"),
+        (Footer((0,), ("local",), 0.04), "node 0, local, 0.0 s"),
+    ],
+)
+def test_what_it_says(footer: Footer, text: str) -> None:
+    assert str(footer) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (1234.5, "$1,234.50"),
+        (0.5, "$0.50"),
+        (0.04, "$0.04"),
+        (0.0114, "$0.011"),
+        (0.00099, "$0.00099"),
+        (0.00001, "<$0.0001"),
+        (9.999, "$10.00"),
+    ],
+)
+def test_money(usd: float, text: str) -> None:
+    assert money(usd) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (3600, "1 h 0 min")])
+def test_times(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
+
+
+@pytest.fixture
+def shown(notebook: Notebook) -> Notebook:
+    notebook.magics.footer = True
+    return notebook
+
+
+def test_it_is_shown_below_what_the_cell_put_out(shown: Notebook) -> None:
+    first, last = shown("%%sky --nodes 2 --on all\nx = 1\n42").displays[-2:], shown("%%sky\n1 / 0")
+    assert first[-1].startswith("2 nodes, A100, 0.")
+    assert first[-1].endswith(" s, $0.0011")
+    assert isinstance(last.error, ZeroDivisionError)
+    assert last.displays[-1].startswith("node 0, A100, ")
+    assert last.err == ""
+
+
+def test_a_map_and_a_stream_have_one(shown: Notebook) -> None:
+    shown("xs = [1, 2, 3]")
+    (line,) = shown("%%sky --map xs\nxs * 2").displays
+    assert line.endswith(" s, $0.0033"), "the costs of all three are summed up"
+    assert shown("%%sky\nyield 1").displays[-1].startswith("node 0, A100, ")
+
+
+@pytest.mark.parametrize("line", ["--no-footer", "--quiet", "--dry-run"])
+def test_it_can_be_left_out(shown: Notebook, line: str) -> None:
+    assert not [text for text in shown(f"%%sky {line}\nx = 1").displays if "A100" in text]
+
+
+def test_it_can_be_turned_off_for_good(shown: Notebook) -> None:
+    shown("%config SkyMagics.footer = False")
+    assert shown("%%sky\nx = 1").displays == []
+
+
+def test_a_cell_that_came_to_no_node_has_none(shown: Notebook, compute: type[FakeCompute]) -> None:
+    shown("%sky up")
+    start = compute.made[0].start
+
+    def nowhere(*args: object, **kwargs: object) -> object:
+        run = start(*args, **kwargs)  # type: ignore[arg-type]
+        run.nodes = []
+        return run
+
+    compute.made[0].start = nowhere  # type: ignore[method-assign, assignment]
+    assert shown("%%sky\nx = 1").displays == []
