@@ -116,7 +116,7 @@ def test_controls(view: LiveView, pool: FakePool, sent: Sent) -> None:
 
 
 def test_controls_of_a_pool_of_the_kernel_are_those_of_its_manager(
-    monkeypatch: pytest.MonkeyPatch, sent: Sent, resident_of: Callable[[PoolManager], None]
+    sent: Sent, resident_of: Callable[[PoolManager], None]
 ) -> None:
     """It keeps account of what was asked of a pool, for cells that ask for the same."""
     pools = PoolManager(FakePool)  # type: ignore[arg-type]  # like one
@@ -148,7 +148,7 @@ def test_other_commands_of_the_panel_are_not_for_it(view: LiveView, sent: Sent) 
 @pytest.fixture
 def resident_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[PoolManager], None]:
     """Makes pools those of this kernel."""
-    return lambda pools: monkeypatch.setattr("skyward_kernel.pools._resident", pools)
+    return lambda pools: monkeypatch.setitem(live.manager_of.__globals__, "_resident", pools)
 
 
 def test_the_state_is_of_the_pool_now(view: LiveView, pool: FakePool) -> None:
