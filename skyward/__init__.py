@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from skyward.reaping import reap
     from skyward.requests import request_resources
     from skyward.sharding import shard
+    from skyward.shown import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
     from skyward_providers.adapter import Adapter
@@ -129,6 +130,7 @@ __all__ = [
     "stderr",
     "stdout",
     "time",
+    "watch",
 ]
 
 _HOMES = {
@@ -156,6 +158,7 @@ _HOMES = {
     "reap": "reaping",
     "request_resources": "requests",
     "shard": "sharding",
+    "watch": "shown",
     "Image": "specs",
     "Nodes": "specs",
     "Options": "specs",

@@ -28,6 +28,7 @@ from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, Pool
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
+from skyward.shown import Shown
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.values import FrozenMap, closest, number
 
@@ -47,7 +48,7 @@ _numbers = itertools.count(1)
 _open: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
 
-class Compute(Shared, Heard):
+class Compute(Shared, Heard, Shown):
     """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. A `name`
@@ -143,6 +144,7 @@ class Compute(Shared, Heard):
         if self._pool is not None:
             background.run(self._pool.close()).result()
         _open.discard(self)
+        self._was_closed()
 
     def __enter__(self) -> Self:
         self.open()

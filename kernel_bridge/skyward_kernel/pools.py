@@ -17,7 +17,7 @@ from skyward_kernel.reaper import start_reaping
 if TYPE_CHECKING:
     from skyward.compute import Compute
 
-__all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "resident"]
+__all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "manager_of", "resident"]
 
 DEFAULT_POOL: Final = "default"
 """The pool of cells that name none."""
@@ -318,3 +318,8 @@ def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
             atexit.register(_resident.close_all)
             atexit.register(start_reaping())
         return _resident
+
+
+def manager_of(compute: "Compute") -> PoolManager | None:
+    """The pools of this kernel, if `compute` is one of them."""
+    return _resident if _resident is not None and _resident.peek(compute.name) is compute else None

@@ -10,14 +10,16 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward_kernel.pools import PoolManager
 from skyward_kernel.projection import PanelState, changes, encode, project
 from skyward_kernel.protocol import Delta, FormField, Row, Snapshot
 
-__all__ = ["Publisher"]
+if TYPE_CHECKING:
+    from skyward.compute import Compute
+
+__all__ = ["Publisher", "Watched"]
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +34,19 @@ FULL_MOST: Final = 300
 a cell blocks the kernel cannot ask for one."""
 
 
+class Watched(Protocol):
+    """Pools by name, as `PoolManager` has them."""
+
+    @property
+    def names(self) -> list[str]:
+        """Their names."""
+        ...
+
+    def peek(self, name: str) -> "Compute | None":
+        """The one of that name, if it is there."""
+        ...
+
+
 class Publisher:
     """Sends the state of the pools.
 
@@ -39,12 +54,18 @@ class Publisher:
         pools: those to watch.
         send: takes a message, as JSON has it; called from this object's thread.
         form: the fields of the form of a new pool.
+        gap: seconds between two looks, at least.
     """
 
     def __init__(
-        self, pools: PoolManager, send: Callable[[dict[str, Any]], object], form: Iterable[FormField] = ()
+        self,
+        pools: Watched,
+        send: Callable[[dict[str, Any]], object],
+        form: Iterable[FormField] = (),
+        gap: float = GAP,
     ) -> None:
         self._pools = pools
+        self._gap = gap
         self._send = send
         self._form = [encode(each) for each in form]
         self._session = secrets.token_hex(8)
@@ -89,14 +110,14 @@ class Publisher:
             thread.join()
 
     def _run(self) -> None:
-        gap = GAP
+        gap = self._gap
         while not self._over.is_set():
             self._wake.wait(gap)
             if self._over.is_set():
                 return
             if self._wake.is_set():
                 self._wake.clear()
-                self._over.wait(GAP)  # what else is asked for in this moment is answered with it
+                self._over.wait(self._gap)  # what else is asked for in this moment is answered with it
             began = time.perf_counter()
             try:
                 self.look()
@@ -105,7 +126,7 @@ class Publisher:
             except Exception:
                 _logger.exception("the panel could not be told of the pools; it is tried again")
                 self._full = True
-            gap = min(LONGEST_GAP, max(GAP, (time.perf_counter() - began) / SHARE))
+            gap = min(LONGEST_GAP, max(self._gap, (time.perf_counter() - began) / SHARE))
 
     def look(self) -> bool:
         """Look once, and send what is different; whether anything was sent."""

@@ -51,6 +51,13 @@ class Ledger:
         if not self._prices:
             self._per_hour = 0.0
 
+    def close(self, now: float) -> None:
+        """Every machine has been given back."""
+        self._advance(now)
+        self._reserved.clear()
+        self._prices.clear()
+        self._per_hour = 0.0
+
     def spent(self, now: float) -> float:
         """USD spent until `now`."""
         return self._spent + (0.0 if self._at is None else self._per_hour * (now - self._at) / 3600)

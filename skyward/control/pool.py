@@ -147,6 +147,8 @@ class Pool:
         try:
             await self._fleet.close()
             self._record.end()
+            if self._plane is not None:
+                self._plane.ledger.close(_now())
         finally:
             self._record.leave()
             self._hearing.close()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import PoolState
-from skyward.control.machines import Machine
+from skyward.control.machines import Machine, MachineBook
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
 from skyward.control.record import unix_offset
@@ -26,6 +26,9 @@ def view(
     """The pool now; nodes by rank, those that are going after those that have their ranks."""
     now, since = time.monotonic(), unix_offset()
     book = plane.reconciler.book
+    over = state == "closed"
+    if over:  # nothing moves what it had any more: its machines have been given back, and its tasks have ended
+        book = MachineBook()
     seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
     groups = plane.groups.values()
     order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]
@@ -56,8 +59,8 @@ def view(
         state=state,
         provider=", ".join(dict.fromkeys(launcher.provider_name for launcher in launchers.values())),
         nodes=tuple(views),
-        queued=plane.tasks.queued,
-        running=plane.tasks.running,
+        queued=0 if over else plane.tasks.queued,
+        running=0 if over else plane.tasks.running,
         done=done,
         failed=failed,
         min=sum(group.min for group in groups),

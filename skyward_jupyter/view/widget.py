@@ -1,0 +1,124 @@
+"""The live view of a pool as a widget, which JupyterLab, Notebook, VS Code and Colab draw. Takes anywidget."""
+
+import asyncio
+import contextlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anywidget
+import traitlets
+
+from skyward.control import background
+from skyward_jupyter.view import bundle
+from skyward_jupyter.view.live import LiveView
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from skyward.compute import Compute
+
+__all__ = ["PoolWidget", "show"]
+
+_FRONT = Path(__file__).parent / "front"
+_VIEW: Final = "application/vnd.jupyter.widget-view+json"
+
+_SHOWN: Final = "the cell that showed it"
+"""A viewer until the cell has ended: only then can a front end say that it looks."""
+
+GRACE: Final = 20.0
+"""Seconds that front ends have for that. Some never do: they have no widgets, or nobody is there."""
+
+
+class PoolWidget(anywidget.AnyWidget):
+    """A pool that is drawn live. One serves all places that show it; it ends with the pool.
+
+    Attributes:
+        first: the tables that a view begins with.
+    """
+
+    _esm = "\n".join((_FRONT / part).read_text("utf-8") for part in ("model.js", "pool.js"))
+    _css = (_FRONT / "pool.css").read_text("utf-8")
+    first = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, pool: "Compute") -> None:
+        self._pool = pool
+        self._live = LiveView(pool, self._tell)
+        self._displays: list[Any] = []
+        self._waiting: Future[None] | None = None
+        self._over = threading.Event()
+        super().__init__(first=self._live.state())
+        self.on_msg(self._received)
+        pool.when_closed(self.end)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._over.is_set()
+
+    def shown(self, display: Any, shell: Any) -> None:
+        """It was displayed, by the cell that runs in `shell`."""
+        self._displays.append(display)
+        self._live.look(_SHOWN)
+
+        def ended(*_: object) -> None:
+            shell.events.unregister("post_run_cell", ended)
+            if self._waiting is None and not self.is_over:
+                self._waiting = background.run(self._wait_for_front_ends())
+
+        shell.events.register("post_run_cell", ended)
+
+    def end(self) -> None:
+        """Leave what the pool was like in the places that show it, and go. Twice does no harm."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        _widgets.pop(self._pool, None)
+        self._live.end()
+        if self._waiting is not None:
+            self._waiting.cancel()
+        last = bundle(self._pool)
+        for display in self._displays:
+            with contextlib.suppress(Exception):  # a kernel that ends may have no channel left
+                display.update(last, raw=True)
+        self.layout.close()  # a widget of its own, which ipywidgets forgets
+        super().close()
+
+    def close(self) -> None:
+        """End it, as ipywidgets calls that."""
+        if self._over.is_set():
+            super().close()
+        else:
+            self.end()
+
+    async def _wait_for_front_ends(self) -> None:
+        await asyncio.sleep(GRACE)
+        self._waiting = None
+        await asyncio.to_thread(self._live.leave, _SHOWN)
+
+    def _received(self, _: object, message: object, __: object) -> None:
+        match message:
+            case {"kind": "look"} if not self.is_over:
+                self._live.received(message)
+                self._live.leave(_SHOWN)
+            case _:
+                self._live.received(message)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if not self._over.is_set():
+            self.send(message)
+
+
+_widgets: "dict[Compute, PoolWidget]" = {}
+
+
+def show(pool: "Compute", shell: Any) -> None:
+    """Display a pool below the cell that runs in `shell`, with what stays when there is no widget to be had."""
+    from IPython.display import display
+
+    widget = _widgets.get(pool)
+    if widget is None:
+        widget = _widgets[pool] = PoolWidget(pool)
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    shown = display({**bundle(pool), _VIEW: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]  # as IPython has it
+    widget.shown(shown, shell)

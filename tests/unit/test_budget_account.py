@@ -1,0 +1,17 @@
+"""What a pool costs once it is over."""
+
+import pytest
+
+from skyward.control.budget import Ledger
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_pool_that_is_over_costs_nothing_more() -> None:
+    ledger = Ledger()
+    for machine in (1, 2):
+        ledger.reserve(machine, 3.6)
+    ledger.bill(1, 0.0)
+    ledger.close(1000.0)
+    assert (ledger.per_hour, ledger.spent(1000.0), ledger.spent(9000.0)) == (0.0, 1.0, 1.0)
+    assert ledger.committed(9000.0) == 1.0

@@ -1,0 +1,161 @@
+"""A pool in a notebook: one widget wherever it is shown, the static form when it is over, or where there are none."""
+
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ipywidgets.widgets import widget as ipywidgets  # type: ignore[import-untyped]
+
+from skyward.shown import Shown
+from skyward_jupyter import view
+from skyward_jupyter.view import widget as widgets
+from skyward_jupyter.view.widget import PoolWidget
+from tests.unit.panel.conftest import FakePool
+from tests.unit.panel.test_bridge import wait_for
+from tests.unit.widget.test_live import watching
+
+pytestmark = pytest.mark.unit
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class ShownPool(FakePool, Shown):
+    """A pool that can be displayed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.name = name
+
+    def close(self) -> None:
+        super().close()
+        self.changed(state="closed", nodes=())
+        self._was_closed()
+
+
+class Notebook:
+    """A kernel's shell, and what it displays."""
+
+    def __init__(self) -> None:
+        self.kernel = SimpleNamespace(comm_manager=self)
+        self.events = self
+        self.displayed: list[dict[str, Any]] = []
+        self.updates: list[dict[str, Any]] = []
+        self.after: list[Callable[..., object]] = []
+
+    def display(self, data: dict[str, Any], **_: object) -> "Notebook":
+        self.displayed.append(data)
+        return self
+
+    def update(self, data: dict[str, Any], **_: object) -> None:
+        self.updates.append(data)
+
+    def register(self, event: str, call: Callable[..., object]) -> None:
+        assert event == "post_run_cell"
+        self.after.append(call)
+
+    def unregister(self, event: str, call: Callable[..., object]) -> None:
+        self.after.remove(call)
+
+    def end_cell(self) -> None:
+        for call in list(self.after):
+            call(None)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    notebook = Notebook()
+    monkeypatch.setattr(view, "_notebook", lambda: notebook)
+    monkeypatch.setattr("IPython.display.display", notebook.display)
+    return notebook
+
+
+@pytest.fixture
+def pool() -> Iterator[ShownPool]:
+    pool = ShownPool("p")
+    yield pool
+    pool.close()
+    assert not watching()
+    assert not comms()
+
+
+def comms() -> dict[str, Any]:
+    """The widgets that have a comm, those that come with one included, by its id."""
+    found: dict[str, Any] = ipywidgets._instances
+    return found
+
+
+def the_widget() -> PoolWidget:
+    (found,) = (each for each in comms().values() if isinstance(each, PoolWidget))
+    return found
+
+
+def test_what_is_displayed_has_every_form(notebook: Notebook, pool: ShownPool) -> None:
+    pool._ipython_display_()
+    (shown,) = notebook.displayed
+    assert set(shown) == {VIEW, "text/html", "text/plain"}
+    assert shown[VIEW]["model_id"] == the_widget().model_id
+    assert the_widget().first["pools"]["p"]["name"] == "p"
+    assert watching()  # the cell that shows it may run for long, and until then no front end can say that it looks
+
+
+def test_one_widget_serves_all_places_and_leaves_the_static_form(notebook: Notebook, pool: ShownPool) -> None:
+    pool._ipython_display_()
+    pool._ipython_display_()
+    first, second = notebook.displayed
+    assert first[VIEW] == second[VIEW]
+    notebook.end_cell()
+    pool.close()
+    assert len(notebook.updates) == 2
+    for left in notebook.updates:
+        assert set(left) == {"text/html", "text/plain"}
+        assert left["text/plain"].startswith("p: closed")
+    with pytest.raises(NotImplementedError):  # there is nothing to see live any more
+        pool._ipython_display_()
+
+
+def test_a_front_end_that_looks_and_leaves(notebook: Notebook, pool: ShownPool) -> None:
+    pool._ipython_display_()
+    widget = the_widget()
+    widget._handle_custom_msg({"kind": "look", "view": "a"}, [])
+    notebook.end_cell()
+    assert watching()
+    widget._handle_custom_msg({"kind": "leave", "view": "a"}, [])
+    assert not watching()
+
+
+def test_front_ends_that_never_look(notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widgets, "GRACE", 0.01)
+    pool._ipython_display_()
+    assert watching()
+    notebook.end_cell()
+    wait_for(lambda: not watching(), "the end of looking")
+
+
+def test_stopping_from_the_widget(notebook: Notebook, pool: ShownPool) -> None:
+    pool._ipython_display_()
+    the_widget()._handle_custom_msg({"kind": "stop-pool", "id": "x", "pool": "p"}, [])
+    wait_for(lambda: notebook.updates and not comms(), "the static form")
+    assert pool.done == ["closed"]
+
+
+def test_a_widget_that_is_closed_by_ipywidgets(notebook: Notebook, pool: ShownPool) -> None:
+    pool._ipython_display_()
+    the_widget().close()
+    assert not watching()
+    assert len(notebook.updates) == 1
+    pool._ipython_display_()
+    assert the_widget().model_id == notebook.displayed[-1][VIEW]["model_id"]
+
+
+def test_without_widgets_the_static_form_is_shown(
+    notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "skyward_jupyter.view.widget")
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(NotImplementedError):
+        pool._ipython_display_()
+    assert set(pool._repr_mimebundle_()) == {"text/html", "text/plain"}
+    view.watch(pool, 1.0)  # type: ignore[arg-type]  # like one
+    assert [set(each) for each in notebook.displayed] == [{"text/html", "text/plain"}]
