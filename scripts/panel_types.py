@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from skyward_kernel import protocol
+from skyward_kernel.rows import KEPT, ROWS
 
 PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
 
@@ -21,9 +22,9 @@ _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneTy
 
 def typescript() -> str:
     """The whole file."""
-    rows = tuple(protocol.ROWS.values())
-    tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in protocol.ROWS.items())
-    kept = "".join(f"  {table}: {most},\n" for table, most in protocol.KEPT.items())
+    rows = tuple(ROWS.values())
+    tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in ROWS.items())
+    kept = "".join(f"  {table}: {most},\n" for table, most in KEPT.items())
     parts = [
         "// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.\n",
         f"export const VERSION = {protocol.VERSION};\n"
@@ -31,7 +32,7 @@ def typescript() -> str:
         f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
         f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
-        *(_interface(kind) for kind in (*rows, protocol.FormField, *protocol.MESSAGES, *protocol.COMMANDS)),
+        *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES, *protocol.COMMANDS)),
         f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
         _union("Message", protocol.MESSAGES),
         _union("Command", protocol.COMMANDS),

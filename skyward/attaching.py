@@ -1,6 +1,7 @@
 """`sky.attach`: a pool that another process has opened, and left behind."""
 
 import pickle
+import time
 from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
@@ -48,11 +49,18 @@ def attach(name: str) -> "Compute":
     return Compute.attached(entry.name, groups, options, record, clusters)
 
 
+_LOOKS = 5
+_PAUSE = 0.05
+"""How often, and how many seconds apart, a pool is asked for: who looks what is left behind holds it for an instant."""
+
+
 def _find(name: str, journal: Journal) -> "tuple[PoolEntry, Claim]":
     entries = journal.pools(name)
-    for entry in reversed(entries):
-        if (claim := Claim.take(entry.id)) is not None:
-            return entry, claim
+    for look in range(_LOOKS if entries else 0):
+        time.sleep(_PAUSE if look else 0.0)
+        for entry in reversed(entries):
+            if (claim := Claim.take(entry.id)) is not None:
+                return entry, claim
     if entries:
         raise UsageError(
             f"Pool {name!r} belongs to process {entries[-1].pid} on {entries[-1].host}, which lives: "

@@ -32,6 +32,10 @@ class Orphan:
         silent: seconds since that was last seen.
         machines: that are on record; more may have been asked for.
         due: whether its lease is over, so that nobody can attach to it any more.
+        seen: when its owner was last seen, in Unix time.
+        lease: seconds that its nodes outlive that.
+        per_hour: what the machines on record cost an hour, USD.
+        attachable: whether there is a node on record that can be entered again.
     """
 
     id: str
@@ -41,6 +45,10 @@ class Orphan:
     silent: float
     machines: int
     due: bool
+    seen: float = 0.0
+    lease: float = 0.0
+    per_hour: float = 0.0
+    attachable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,19 @@ def orphans() -> list[Orphan]:
 
 def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     machines = journal.machines(entry.id)
-    due = claim.silent > entry.lease + SLACK
-    return Orphan(entry.id, entry.name, entry.host, entry.pid, claim.silent, machines, due)
+    return Orphan(
+        entry.id,
+        entry.name,
+        entry.host,
+        entry.pid,
+        claim.silent,
+        len(machines),
+        due=claim.silent > entry.lease + SLACK,
+        seen=claim.seen,
+        lease=entry.lease,
+        per_hour=sum(machine.instance.hourly_price for machine in machines),
+        attachable=bool(entry.settings) and any(machine.worker for machine in machines),
+    )
 
 
 def reap(names: Sequence[str] = (), *, due: bool = False) -> list[Reaped]:

@@ -1,21 +1,22 @@
 """What the side panel of JupyterLab needs of the magics: the form of a new pool, and which cell runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.origin import Origin, current_origin
 from skyward.errors import UsageError
 from skyward_jupyter.option_table import POOL_OPTIONS
 from skyward_jupyter.options import parse_words
-from skyward_kernel.bridge import PanelBridge
+from skyward_kernel.bridge import PanelBridge, PoolForm
 from skyward_kernel.protocol import FormField
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from skyward.reaping import Orphan
     from skyward_kernel.pools import PoolManager
 
-__all__ = ["FORM", "CellMarks", "connect", "open_pool"]
+__all__ = ["FORM", "CellMarks", "connect", "open_pool", "read_options"]
 
 FORM = tuple(
     FormField(option.name, option.metavar, option.help, option.choices, option.takes) for option in POOL_OPTIONS
@@ -30,7 +31,24 @@ def connect(shell: "InteractiveShell", pools: "PoolManager") -> PanelBridge | No
     kernel: Any = getattr(shell, "kernel", None)
     if getattr(kernel, "comm_manager", None) is None:
         return None
-    return PanelBridge(kernel, pools, lambda name, options: open_pool(pools, name, options), FORM)
+    form = PoolForm(FORM, read_options, lambda name, options: open_pool(pools, name, options))
+    return PanelBridge(kernel, pools, form, _orphans)
+
+
+def _orphans() -> "Iterable[Orphan]":
+    from skyward.reaping import orphans  # with it comes the engine, which is loaded when it is needed
+
+    return orphans()
+
+
+def read_options(options: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the options of `%sky up` ask of a pool: dotted paths of fields of `Compute` to values.
+
+    Raises:
+        UsageError: an option is unknown or has a wrong value.
+    """
+    words = [word for flag, text in options.items() if text.strip() for word in (flag, text.strip())]
+    return parse_words(words, "up", POOL_OPTIONS)[2]
 
 
 def open_pool(pools: "PoolManager", name: str, options: Mapping[str, str]) -> None:
@@ -42,8 +60,7 @@ def open_pool(pools: "PoolManager", name: str, options: Mapping[str, str]) -> No
     """
     if not name.strip() or name.startswith("-"):
         raise UsageError("A pool needs a name.")
-    words = [word for flag, text in options.items() if text.strip() for word in (flag, text.strip())]
-    _, _, asked = parse_words(words, "up", POOL_OPTIONS)
+    asked = read_options(options)
     if name in pools.names:
         raise UsageError(f"There is a pool {name!r} already: choose another name.")
     pools.get_or_open(name, asked)

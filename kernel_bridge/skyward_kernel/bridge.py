@@ -8,23 +8,45 @@ is ever sent on that one, because ipykernel 7.4 would then deliver its messages 
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from skyward.errors import SkywardError
+from skyward_kernel.answering import Answering, ReadOptions
 from skyward_kernel.carrying_out import SLOW, CarryOut, OpenPool
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.projection import encode
-from skyward_kernel.protocol import COMMAND_TARGET, STATE_COMM, Answer, Command, FormField, Refresh
-from skyward_kernel.publisher import Publisher
+from skyward_kernel.protocol import (
+    COMMAND_TARGET,
+    QUESTIONS,
+    STATE_COMM,
+    Answer,
+    Attach,
+    Command,
+    FormField,
+    Reap,
+    Refresh,
+    Reply,
+)
+from skyward_kernel.publisher import FindOrphans, Publisher
 
-__all__ = ["PanelBridge"]
+__all__ = ["PanelBridge", "PoolForm"]
 
 _logger = logging.getLogger(__name__)
 
 MOST_CLIENTS: Final = 16
 """Pages that may be connected. One that is reloaded takes the place that it had; of more, the oldest goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolForm:
+    """The form of a new pool: its fields, what reads them, and what opens a pool from them."""
+
+    fields: tuple[FormField, ...]
+    read: ReadOptions
+    open: OpenPool
 
 
 class _Listed:
@@ -39,14 +61,15 @@ class PanelBridge:
     Args:
         kernel: the ipykernel.
         pools: its pools.
-        open_pool: opens a pool from what the form of the panel says.
-        form: the fields of that form.
+        form: of a new pool.
+        orphans: finds what others have left behind.
     """
 
-    def __init__(self, kernel: Any, pools: PoolManager, open_pool: OpenPool, form: Iterable[FormField] = ()) -> None:
+    def __init__(self, kernel: Any, pools: PoolManager, form: PoolForm, orphans: FindOrphans = tuple) -> None:
         self._kernel = kernel
-        self._carry_out = CarryOut(pools, open_pool)
-        self._publisher = Publisher(pools, self._send, form)
+        self._carry_out = CarryOut(pools, form.open)
+        self._find_out = Answering(pools, form.read)
+        self._publisher = Publisher(pools, self._send, form.fields, orphans)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._listed = _Listed()
@@ -110,16 +133,22 @@ class PanelBridge:
             self._do(command)
 
     def _do(self, command: Command) -> None:
+        answer: Reply
         try:
-            answer = Answer(command.id, "done", self._carry_out(command))
+            if isinstance(command, QUESTIONS):
+                answer = self._find_out(command)
+            else:
+                answer = Answer(command.id, "done", self._carry_out(command))
         except SkywardError as error:
             answer = Answer(command.id, "refused", str(error))
         except Exception as error:  # a defect, which the panel shows and the log explains
             _logger.exception("the panel's command %s failed", command.kind)
             answer = Answer(command.id, "refused", f"{type(error).__name__}: {error}")
         self._answer(answer)
+        if isinstance(command, Attach | Reap):
+            self._publisher.look_for_orphans()
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Reply) -> None:
         self._send(encode(answer))
 
     def _send(self, data: dict[str, Any]) -> None:

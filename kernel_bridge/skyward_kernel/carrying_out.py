@@ -7,24 +7,29 @@ from skyward.errors import UsageError
 from skyward.specs import Nodes
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
+    AskPrice,
+    Attach,
     CancelCell,
     CancelTask,
-    Command,
     Drain,
     NewPool,
+    Reap,
     Refresh,
     Scale,
     StopAll,
     StopPool,
 )
 
-__all__ = ["SLOW", "CarryOut", "OpenPool", "cancel_cell"]
+__all__ = ["SLOW", "CarryOut", "Change", "OpenPool", "cancel_cell"]
+
+type Change = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap
+"""Commands that are no questions."""
 
 type OpenPool = Callable[[str, Mapping[str, str]], object]
 """Opens a pool of that name with these options, flags to the texts behind them."""
 
-SLOW: Final = (StopPool, StopAll, NewPool)
-"""Commands that wait for machines."""
+SLOW: Final = (StopPool, StopAll, NewPool, Attach, Reap, AskPrice)
+"""Commands that wait for machines, or for those who have them."""
 
 
 class CarryOut:
@@ -39,7 +44,7 @@ class CarryOut:
         self._pools = pools
         self._open_pool = open_pool
 
-    def __call__(self, command: Command) -> str:
+    def __call__(self, command: Change) -> str:
         """Do it; what came of it.
 
         Raises:
@@ -69,6 +74,29 @@ class CarryOut:
             case NewPool(_, name, options):
                 self._open_pool(name, options)
                 return f"Pool {name!r} is open."
+            case Attach(_, pool):
+                found = len(self._pools.attach(pool).recovered)
+                tasks = f", with {found} task{'' if found == 1 else 's'} of before" if found else ""
+                return f"Pool {pool!r} is this kernel's now{tasks}."
+            case Reap(_, pool):
+                return _reap(pool)
+
+
+def _reap(pool: str) -> str:
+    """Give back what is left of a pool; what came of it.
+
+    Raises:
+        UsageError: nothing is, or some of it may be left all the same.
+    """
+    from skyward.reaping import reap, told
+
+    done = reap([pool])
+    if not done:
+        raise UsageError(f"Nothing of {pool!r} is left behind, or a process has it.")
+    said = "; ".join(map(told, done))
+    if any(each.error for each in done):
+        raise UsageError(f"{said}.")
+    return f"{said}."
 
 
 def cancel_cell(pools: PoolManager, cell: int) -> str:

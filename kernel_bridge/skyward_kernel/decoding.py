@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from skyward.errors import UsageError
@@ -45,6 +46,10 @@ def _fits(value: object, wanted: Any) -> bool:
         return isinstance(value, str) and len(value) <= LONGEST
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    if wanted is NoneType:
+        return value is None
+    if get_origin(wanted) is UnionType:
+        return any(_fits(value, each) for each in get_args(wanted))
     if get_origin(wanted) is Mapping:
         _, inner = get_args(wanted)
         if not isinstance(value, Mapping) or len(value) > LONGEST:

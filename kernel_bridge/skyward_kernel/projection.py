@@ -1,31 +1,33 @@
 """From pools to what the panel shows of them, and from one such state to the next. No I/O, and no clock."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from skyward.control.decisions import DecisionEvent
 from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
-from skyward_kernel.protocol import (
+from skyward.provider import Access, LocalAccess, SSHAccess
+from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
+from skyward_kernel.rows import (
     KEPT,
     LOGS,
-    MESSAGES,
     ROWS,
-    Answer,
     DecisionRow,
-    Delta,
-    FormField,
     GaugeRow,
     NodeRow,
+    OrphanRow,
     OutputRow,
     PointRow,
     PoolRow,
     Row,
-    Snapshot,
     TaskRow,
 )
 
-__all__ = ["PanelState", "Table", "changes", "encode", "project"]
+if TYPE_CHECKING:
+    from skyward.reaping import Orphan
+
+__all__ = ["PanelState", "Table", "changes", "encode", "project", "project_orphans"]
 
 POINT_EVERY: Final = 2
 """Seconds that one point of the chart stands for."""
@@ -61,12 +63,16 @@ class PanelState:
         return max((row.number for row in self["output"].values() if isinstance(row, OutputRow)), default=0)
 
 
-def project(report: PoolReport, before: PanelState | None = None) -> PanelState:
-    """What the panel shows of a pool, where it showed `before`, whose decisions and output stay."""
+def project(report: PoolReport, before: PanelState | None = None, recovered: int = 0) -> PanelState:
+    """What the panel shows of a pool, where it showed `before`, whose decisions and output stay.
+
+    Args:
+        recovered: how many tasks it has of its former client.
+    """
     before = before or PanelState()
     snapshot = report.snapshot
     name = snapshot.name
-    pool = _steady(_pool(snapshot), before["pools"].get(name))
+    pool = _steady(_pool(snapshot, recovered), before["pools"].get(name))
     nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
     gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
     tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
@@ -83,6 +89,26 @@ def project(report: PoolReport, before: PanelState | None = None) -> PanelState:
             "output": _grown(before["output"], output, KEPT["output"]),
         }
     )
+
+
+def project_orphans(orphans: "Iterable[Orphan]") -> PanelState:
+    """What the panel shows of pools that others have left behind, those left out that nobody can attach to any more."""
+    rows: Table = {
+        orphan.id: OrphanRow(
+            id=orphan.id,
+            name=orphan.name,
+            host=orphan.host,
+            pid=orphan.pid,
+            machines=orphan.machines,
+            per_hour=orphan.per_hour,
+            seen_at=orphan.seen,
+            ends_at=orphan.seen + orphan.lease,
+            attachable=orphan.attachable,
+        )
+        for orphan in orphans
+        if orphan.machines and not orphan.due
+    }
+    return PanelState({"orphans": rows})
 
 
 def changes(
@@ -110,15 +136,27 @@ def changes(
     return rows, {table: tuple(keys) for table, keys in gone.items()}
 
 
-_NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (*ROWS.values(), *MESSAGES, FormField)}
+_NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (*ROWS.values(), *MESSAGES, *PARTS)}
 
 
-def encode(value: Row | FormField | Snapshot | Delta | Answer) -> dict[str, Any]:
+def encode(value: Row | FormField | Snapshot | Delta | Reply) -> dict[str, Any]:
     """A row, or a message whose tables are encoded, as JSON has it."""
+    if isinstance(value, REPLIES):
+        return asdict(value)
     return {name: getattr(value, name) for name in _NAMES[type(value)]}
 
 
-def _pool(snapshot: PoolSnapshot) -> PoolRow:
+def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[object], Iterable[Any]]:
+    """What reads the fields of a row behind its pool, but for the `left` last ones, off what calls them the same."""
+    names = _NAMES[kind][1:]
+    return attrgetter(*(but.get(name, name) for name in names[: len(names) - left]))
+
+
+_of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=1)
+_of_task = _same_names(TaskRow, {}, left=3)
+
+
+def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
     return PoolRow(
         name=snapshot.name,
         state=snapshot.state,
@@ -137,6 +175,7 @@ def _pool(snapshot: PoolSnapshot) -> PoolRow:
         per_hour=snapshot.per_hour,
         budget=snapshot.budget,
         failure=snapshot.failure,
+        recovered=recovered,
     )
 
 
@@ -151,20 +190,18 @@ def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
 
 
 def _node(pool: str, view: NodeView) -> NodeRow:
-    return NodeRow(
-        pool=pool,
-        machine=view.machine,
-        rank=view.rank,
-        state=view.state,
-        phase=view.phase,
-        group=view.group,
-        kind=view.kind,
-        address=view.address,
-        price=view.hourly_price,
-        slots=view.slots,
-        busy=view.busy,
-        asked_at=view.asked_at,
-    )
+    values = (*_of_node(view), _way_in(view.access))
+    return NodeRow(pool, *values)
+
+
+def _way_in(access: Access | None) -> Literal["", "here", "ssh"]:
+    match access:
+        case LocalAccess():
+            return "here"
+        case SSHAccess():
+            return "ssh"
+        case _:
+            return ""
 
 
 def _gauge(pool: str, view: NodeView) -> GaugeRow:
@@ -189,22 +226,9 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def _task(pool: str, view: TaskView) -> TaskRow:
     origin = view.origin
-    return TaskRow(
-        pool=pool,
-        number=view.number,
-        name=view.name,
-        state=view.state,
-        node=view.node,
-        cell=None if origin is None else origin.number,
-        cell_id="" if origin is None else origin.cell,
-        code="" if origin is None else origin.code,
-        queued_at=view.queued_at,
-        started_at=view.started_at,
-        ended_at=view.ended_at,
-        seconds=view.seconds,
-        yielded=view.yielded,
-        reason=view.reason,
-    )
+    cell = (None, "", "") if origin is None else (origin.number, origin.cell, origin.code)
+    values = (*_of_task(view), *cell)
+    return TaskRow(pool, *values)
 
 
 def _decision(pool: str, event: DecisionEvent) -> DecisionRow:

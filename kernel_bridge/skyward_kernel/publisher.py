@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.protocol import Delta, FormField, Row, Snapshot
+from skyward_kernel.projection import PanelState, changes, encode, project, project_orphans
+from skyward_kernel.protocol import Delta, FormField, Snapshot
+from skyward_kernel.rows import Row
 
 if TYPE_CHECKING:
     from skyward.compute import Compute
+    from skyward.reaping import Orphan
 
-__all__ = ["Publisher", "Watched"]
+__all__ = ["FindOrphans", "Publisher", "Watched"]
+
+type FindOrphans = Callable[[], "Iterable[Orphan]"]
 
 _logger = logging.getLogger(__name__)
 
@@ -27,6 +31,9 @@ GAP: Final = 0.1
 LONGEST_GAP: Final = 1.0
 SHARE: Final = 0.015
 """Seconds between two looks, at least and at most, and the share of a processor that they may take."""
+
+ORPHANS_EVERY: Final = 5.0
+"""Seconds between looks at what other processes have left behind, which are looks at a file."""
 
 FULL_EVERY: Final = 3.0
 FULL_MOST: Final = 300
@@ -54,6 +61,7 @@ class Publisher:
         pools: those to watch.
         send: takes a message, as JSON has it; called from this object's thread.
         form: the fields of the form of a new pool.
+        orphans: finds what other processes have left behind.
         gap: seconds between two looks, at least.
     """
 
@@ -62,17 +70,20 @@ class Publisher:
         pools: Watched,
         send: Callable[[dict[str, Any]], object],
         form: Iterable[FormField] = (),
+        orphans: FindOrphans = tuple,
         gap: float = GAP,
     ) -> None:
         self._pools = pools
         self._gap = gap
         self._send = send
         self._form = [encode(each) for each in form]
+        self._find_orphans = orphans
+        self._orphans = PanelState()
         self._session = secrets.token_hex(8)
         self._seq = 0
         self._states: dict[str, PanelState] = {}
         self._revisions: dict[str, tuple[int, int]] = {}
-        self._looked_at = self._full_at = float("-inf")
+        self._looked_at = self._full_at = self._orphans_at = float("-inf")
         self._full = False
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -100,6 +111,10 @@ class Publisher:
         self._full = True
         self._wake.set()
 
+    def look_for_orphans(self) -> None:
+        """Look soon at what other processes have left behind."""
+        self._orphans_at = float("-inf")
+
     def stop(self) -> None:
         """Send nothing any more. Twice does no harm."""
         with self._lock:
@@ -120,6 +135,7 @@ class Publisher:
                 self._over.wait(self._gap)  # what else is asked for in this moment is answered with it
             began = time.perf_counter()
             try:
+                self._see_orphans()
                 self.look()
             except SkywardError:
                 self._full = True  # a pool was closed under our eyes: the next look sees it
@@ -127,6 +143,14 @@ class Publisher:
                 _logger.exception("the panel could not be told of the pools; it is tried again")
                 self._full = True
             gap = min(LONGEST_GAP, max(self._gap, (time.perf_counter() - began) / SHARE))
+
+    def _see_orphans(self) -> None:
+        """Look at what others have left behind: now and then, and when a pool of ours has come, which may be one."""
+        now = time.monotonic()
+        ours_came = any(name not in self._states for name in self._pools.names)
+        if ours_came or now >= self._orphans_at + ORPHANS_EVERY:
+            self._orphans_at = now
+            self._orphans = project_orphans(self._find_orphans())
 
     def look(self) -> bool:
         """Look once, and send what is different; whether anything was sent."""
@@ -137,11 +161,12 @@ class Publisher:
             compute = self._pools.peek(name)
             if compute is not None:
                 revisions[name] = (id(compute), compute.revision)
-        if not full and revisions == self._revisions and now < self._looked_at + LONGEST_GAP:
+        orphans_changed = self._states.get("") is not self._orphans
+        if not full and not orphans_changed and revisions == self._revisions and now < self._looked_at + LONGEST_GAP:
             return False
         stale = full or now >= self._looked_at + LONGEST_GAP
         before = self._states
-        states: dict[str, PanelState] = {}
+        states: dict[str, PanelState] = {"": self._orphans}
         for name, revision in revisions.items():
             known = before.get(name) if self._is_same(name, revision) else None
             full = full or (known is None and name in before)  # another pool of that name: nothing of the old one stays
@@ -164,7 +189,8 @@ class Publisher:
         if compute is None:
             return None
         decided, wrote = (known.last_decision - 1, known.last_output) if known is not None else (0, 0)
-        return project(compute.report(decisions_after=decided, output_after=wrote), known)
+        report = compute.report(decisions_after=decided, output_after=wrote)
+        return project(report, known, len(compute.recovered))
 
     def _publish(
         self, rows: Mapping[str, Mapping[str, Row]], gone: Mapping[str, tuple[str, ...]], full: bool, now: float

@@ -1,5 +1,22 @@
 import { LabIcon } from '@jupyterlab/ui-components';
 
+const small = (name: string, path: string) =>
+  new LabIcon({
+    name: `skyward:${name}`,
+    svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
+  <path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="${path}"/>
+</svg>`
+  });
+
+/** Two upright bars. */
+export const pauseIcon = small('pause', 'M7 5h4v14H7zM13 5h4v14h-4z');
+
+/** A square in a frame: everything of one kind stops. */
+export const stopAllIcon = small(
+  'stop-all',
+  'M4 4h16v16H4zM6 6v12h12V6zM9 9h6v6H9z'
+);
+
 /** Three nodes under a rising line. */
 export const icon = new LabIcon({
   name: 'skyward:panel',

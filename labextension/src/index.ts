@@ -13,6 +13,7 @@ import { icon } from './icon';
 import { equivalent, Wish } from './model/equivalent';
 import { PanelModel } from './model/panel';
 import { PoolRow } from './protocol';
+import { startTerminal } from './terminal';
 import { Actions, SkywardPanel } from './view/panel';
 import { StatusItem } from './view/status';
 
@@ -27,6 +28,10 @@ const COMMANDS = {
 
 const LOAD = '%load_ext skyward';
 const CELL = '%%sky\n';
+
+/** The cell that has the results of the tasks that a former kernel left in a pool. */
+const recovered = (pool: string) =>
+  `pool = ${equivalent({ kind: 'new-pool', name: pool, options: {} })}\n{task.number: task.result() for task in pool.recovered if task.state == "done"}`;
 
 /** Put a cell with this text into the notebook in focus, below the active cell, and begin to edit it. */
 function insertCell(tracker: INotebookTracker, text: string): void {
@@ -88,11 +93,23 @@ const plugin: JupyterFrontEndPlugin<void> = {
       }
       await model.send(wish);
     };
+    const openTerminal = async (pool: string, node: number): Promise<void> => {
+      const reply = await model.ask({ kind: 'ask-shell', pool, node });
+      if (typeof reply === 'string' || reply.kind !== 'shell') {
+        model.tell({ text: String(reply), kind: 'error' });
+        return;
+      }
+      await startTerminal(app, reply, trans.__('node %1 of %2', node, pool));
+    };
     const actions: Actions = {
       insertLoad: () => insertCell(tracker, LOAD),
       insertCell: () => insertCell(tracker, CELL),
       stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
-      stopAll: () => void stop({ kind: 'stop-all' }, model.pools)
+      stopAll: () => void stop({ kind: 'stop-all' }, model.pools),
+      insertRecovered: pool => insertCell(tracker, recovered(pool.name)),
+      openTerminal: app.serviceManager.terminals.isAvailable()
+        ? (pool, node) => void openTerminal(pool, node)
+        : null
     };
 
     const panel = new SkywardPanel(model, trans, actions);

@@ -1,6 +1,6 @@
 // Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.
 
-export const VERSION = 1;
+export const VERSION = 2;
 export const STATE_COMM = 'skyward.state';
 export const COMMAND_TARGET = 'skyward.command';
 
@@ -11,7 +11,7 @@ export const KEPT: { [table: string]: number } = {
   output: 200
 };
 
-/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. */
+/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. */
 export interface PoolRow {
   name: string;
   state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
@@ -30,9 +30,10 @@ export interface PoolRow {
   per_hour: number;
   budget: number | null;
   failure: string;
+  recovered: number;
 }
 
-/** A node, by the number of its machine. `price` is USD an hour. */
+/** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. */
 export interface NodeRow {
   pool: string;
   machine: number;
@@ -46,6 +47,7 @@ export interface NodeRow {
   slots: number;
   busy: number;
   asked_at: number | null;
+  way_in: '' | 'here' | 'ssh';
 }
 
 /** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. */
@@ -65,15 +67,15 @@ export interface TaskRow {
   name: string;
   state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled';
   node: number | null;
-  cell: number | null;
-  cell_id: string;
-  code: string;
   queued_at: number;
   started_at: number | null;
   ended_at: number | null;
   seconds: number | null;
   yielded: number;
   reason: string;
+  cell: number | null;
+  cell_id: string;
+  code: string;
 }
 
 /** A decision about the number of nodes, with what it was made from. */
@@ -120,6 +122,19 @@ export interface OutputRow {
   text: string;
 }
 
+/** A pool that a process has left behind, by its id. Its nodes end by themselves at `ends_at`, or after their work. `attachable`: it has nodes that can be taken over. */
+export interface OrphanRow {
+  id: string;
+  name: string;
+  host: string;
+  pid: number;
+  machines: number;
+  per_hour: number;
+  seen_at: number;
+  ends_at: number;
+  attachable: boolean;
+}
+
 /** An option of `%sky up`, for the form of a new pool. */
 export interface FormField {
   flag: string;
@@ -127,6 +142,12 @@ export interface FormField {
   help: string;
   choices: string[];
   takes: string;
+}
+
+/** A kind of machine that fits, and what one costs an hour, in USD. */
+export interface OfferView {
+  place: string;
+  per_hour: number;
 }
 
 /** Everything. `session` is another one in every kernel process. */
@@ -156,6 +177,35 @@ export interface Answer {
   text: string;
   version: number;
   kind: 'answer';
+}
+
+/** To `AskPrice`: USD an hour for the fewest and the most nodes, and what fits, what is tried first coming first. */
+export interface Price {
+  id: string;
+  min: number;
+  max: number;
+  least: number;
+  most: number;
+  offers: OfferView[];
+  version: number;
+  kind: 'price';
+}
+
+/** To `AskShell`: the folder that a terminal opens in, and the line that is then entered; either may be empty. */
+export interface Shell {
+  id: string;
+  folder: string;
+  line: string;
+  version: number;
+  kind: 'shell';
+}
+
+/** To `AskOutput`: the last that was written. */
+export interface Printed {
+  id: string;
+  rows: OutputRow[];
+  version: number;
+  kind: 'printed';
 }
 
 /** Send a snapshot. */
@@ -217,6 +267,44 @@ export interface NewPool {
   kind: 'new-pool';
 }
 
+/** Take over a pool that another process has left behind. `%sky attach NAME`. */
+export interface Attach {
+  id: string;
+  pool: string;
+  kind: 'attach';
+}
+
+/** Give back what another process has left behind; `pool` is its id. `%sky reap ID`. */
+export interface Reap {
+  id: string;
+  pool: string;
+  kind: 'reap';
+}
+
+/** Say what a pool with these options would cost; nothing is started. Answered with `Price`. */
+export interface AskPrice {
+  id: string;
+  options: { [key: string]: string };
+  kind: 'ask-price';
+}
+
+/** Say how a terminal gets to a node. Answered with `Shell`. */
+export interface AskShell {
+  id: string;
+  pool: string;
+  node: number;
+  kind: 'ask-shell';
+}
+
+/** Send the last that a node has written, or a task; None for any. Answered with `Printed`. */
+export interface AskOutput {
+  id: string;
+  pool: string;
+  node: number | null;
+  task: number | null;
+  kind: 'ask-output';
+}
+
 /** The rows of each table. */
 export interface Tables {
   pools: PoolRow;
@@ -226,12 +314,16 @@ export interface Tables {
   decisions: DecisionRow;
   points: PointRow;
   output: OutputRow;
+  orphans: OrphanRow;
 }
 
 export type Message =
   | Snapshot
   | Delta
-  | Answer;
+  | Answer
+  | Price
+  | Shell
+  | Printed;
 
 export type Command =
   | Refresh
@@ -241,4 +333,9 @@ export type Command =
   | Drain
   | StopPool
   | StopAll
-  | NewPool;
+  | NewPool
+  | Attach
+  | Reap
+  | AskPrice
+  | AskShell
+  | AskOutput;

@@ -1,6 +1,6 @@
 """What a pool looks like at one moment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.costing import CellCost
@@ -8,6 +8,7 @@ from skyward.control.decisions import DecisionEvent
 from skyward.control.lifecycle import NodeState, PoolState
 from skyward.control.origin import Origin
 from skyward.metrics import NodeMetrics
+from skyward.provider import Access
 
 __all__ = ["NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView"]
 
@@ -29,6 +30,7 @@ class NodeView:
         machine: its number; another one may take the rank later.
         kind: what the machine is: provider, type, zone and market.
         asked_at: when it was asked for, in Unix time; None for not yet.
+        access: how its machine is entered; None before that is known.
     """
 
     rank: int
@@ -46,6 +48,7 @@ class NodeView:
     machine: int = 0
     kind: str = ""
     asked_at: float | None = None
+    access: Access | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

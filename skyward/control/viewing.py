@@ -52,6 +52,7 @@ def view(
                 machine=machine.id,
                 kind=str(machine.place) if machine.place is not None else "",
                 asked_at=machine.asked[0] + since if machine.asked else None,
+                access=None if node is None else node.instance.access,
             )
         )
     return PoolSnapshot(

@@ -167,12 +167,13 @@ class Journal:
         rows = [PoolEntry(*row) for row in self._read("SELECT * FROM pools ORDER BY opened, rowid")]
         return [pool for pool in rows if name in (None, pool.name)]
 
-    def machines(self, pool: str) -> int:
-        """How many machines of a pool are on record."""
-        ((count,),) = self._read(
-            "SELECT count(*) FROM machines JOIN clusters ON machines.cluster = number WHERE clusters.pool = ?", pool
+    def machines(self, pool: str) -> list[MachineEntry]:
+        """The machines of a pool that are on record."""
+        found = self._read(
+            "SELECT instance, worker FROM machines JOIN clusters ON machines.cluster = number WHERE clusters.pool = ?",
+            pool,
         )
-        return int(count)
+        return [_machine(*each) for each in found]
 
     def clusters(self, pool: str) -> list[ClusterEntry]:
         """What a pool has, or may have."""
@@ -189,10 +190,7 @@ class Journal:
                     pickle.loads(offered),
                     None if cluster is None else pickle.loads(cluster),
                     tuple(token for (token,) in requests),
-                    tuple(
-                        MachineEntry(pickle.loads(instance), None if worker is None else pickle.loads(worker))
-                        for instance, worker in machines
-                    ),
+                    tuple(_machine(*each) for each in machines),
                 )
             )
         return entries
@@ -223,3 +221,7 @@ def settings_of(groups: Mapping[str, object], options: object) -> bytes:
         return pickled
     except Exception:  # whatever a policy of the user's own may hold
         return b""
+
+
+def _machine(instance: bytes, worker: bytes | None) -> MachineEntry:
+    return MachineEntry(pickle.loads(instance), None if worker is None else pickle.loads(worker))

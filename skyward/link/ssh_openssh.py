@@ -160,7 +160,12 @@ def _options(access: SSHAccess) -> list[str]:
         "RemoteCommand": "none",
         "LogLevel": "INFO",
     }
-    words = ["-T", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
+    return ["-T", *(word for name, value in options.items() for word in ("-o", f"{name}={value}")), *identity(access)]
+
+
+def identity(access: SSHAccess) -> list[str]:
+    """The options that say which configuration counts, which port it is, and who we are there."""
+    words = []
     if access.config is not None:
         words += ["-F", "none" if access.config == "none" else os.path.expanduser(access.config)]
     if access.port is not None:
@@ -176,17 +181,24 @@ def _options(access: SSHAccess) -> list[str]:
 
 async def _host_checking(access: SSHAccess) -> tuple[str, list[str]]:
     """The machine's own name or address, and the options that say which host key it must have."""
+    if (options := pinned(access)) is not None:
+        return access.host, options
+    said = await _effective(access)
+    strict = said.get("stricthostkeychecking") in ("true", "yes")  # the user's own wish to be asked or refused
+    return said.get("hostname", access.host), ["-o", f"StrictHostKeyChecking={'yes' if strict else 'accept-new'}"]
+
+
+def pinned(access: SSHAccess) -> list[str] | None:
+    """The options that say which host key it must have, where the pool says so; None where the configuration does."""
     if access.host_key is not None:
         kind, key = access.host_key.split()[:2]
         known = f"KnownHostsCommand=/bin/echo %H {kind} {key}"
         files = ["-o", "UserKnownHostsFile=none", "-o", "GlobalKnownHostsFile=none"]
-        return access.host, ["-o", "StrictHostKeyChecking=yes", "-o", known, *files]
+        return ["-o", "StrictHostKeyChecking=yes", "-o", known, *files]
     if access.known_hosts is not None:
         files = ["-o", f"UserKnownHostsFile={_quoted(access.known_hosts)}", "-o", "GlobalKnownHostsFile=none"]
-        return access.host, ["-o", "StrictHostKeyChecking=yes", *files]
-    said = await _effective(access)
-    strict = said.get("stricthostkeychecking") in ("true", "yes")  # the user's own wish to be asked or refused
-    return said.get("hostname", access.host), ["-o", f"StrictHostKeyChecking={'yes' if strict else 'accept-new'}"]
+        return ["-o", "StrictHostKeyChecking=yes", *files]
+    return None
 
 
 async def _effective(access: SSHAccess) -> dict[str, str]:

@@ -26,6 +26,13 @@ export function equivalent(wish: Wish): string {
       return ['%sky up', word(wish.name), options(wish.options)]
         .filter(part => part)
         .join(' ');
+    case 'attach':
+      return `%sky attach ${word(wish.pool)}`;
+    case 'reap':
+      return `%sky reap ${word(wish.pool)}`;
+    case 'ask-price':
+    case 'ask-shell':
+    case 'ask-output':
     case 'refresh':
       return '';
   }

@@ -3,7 +3,7 @@ import { UUID } from '@lumino/coreutils';
 import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Answer, COMMAND_TARGET, Message, STATE_COMM, VERSION } from '../protocol';
+import { COMMAND_TARGET, Message, STATE_COMM, VERSION } from '../protocol';
 import { Wish } from './equivalent';
 import { Store } from './store';
 
@@ -27,13 +27,18 @@ export const PATIENCE = 1000;
 /** Milliseconds that a subshell may take to start. */
 const SUBSHELL_PATIENCE = 3000;
 
+/** What the kernel says to a command: that it was carried out or not, or what was asked for. */
+export type Reply = Exclude<Message, { kind: 'snapshot' | 'delta' }>;
+
 /** What became of a command. */
 export interface Outcome {
   state: 'done' | 'refused' | 'unheard' | 'interrupted';
   text: string;
+  /** What was asked for, where something was. */
+  reply?: Reply;
 }
 
-type Listener = (answer: Answer) => void;
+type Listener = (reply: Reply) => void;
 
 /** One kernel: what it tells of its pools, and the way for commands. */
 export class KernelLink implements IDisposable {
@@ -56,6 +61,11 @@ export class KernelLink implements IDisposable {
 
   get contact(): Contact {
     return this._contact;
+  }
+
+  /** Whether the kernel has lost its pools to a restart, and nobody has loaded Skyward since. */
+  get restarted(): boolean {
+    return this._lost && this._contact === 'absent';
   }
 
   get isDisposed(): boolean {
@@ -90,6 +100,14 @@ export class KernelLink implements IDisposable {
     }
   }
 
+  /** Have the kernel load Skyward, with no cell that says so. */
+  load(): void {
+    this.kernel.requestExecute({
+      code: '%load_ext skyward',
+      store_history: false
+    });
+  }
+
   /**
    * Have the kernel carry out a command. Where it hears nothing because a cell blocks it, and the command is to stop
    * work, the kernel is interrupted: that stops the cell, and with it the work.
@@ -109,12 +127,17 @@ export class KernelLink implements IDisposable {
           error => resolve({ state: 'refused', text: String(error) })
         );
       }, PATIENCE);
-      this._waiting.set(id, answer => {
+      this._waiting.set(id, reply => {
         clearTimeout(timer);
-        if (answer.state !== 'heard') {
-          this._waiting.delete(id);
-          resolve({ state: answer.state, text: answer.text });
+        if (reply.kind === 'answer' && reply.state === 'heard') {
+          return;
         }
+        this._waiting.delete(id);
+        resolve(
+          reply.kind === 'answer'
+            ? { state: reply.state as Outcome['state'], text: reply.text }
+            : { state: 'done', text: '', reply }
+        );
       });
       this._post({ ...wish, id });
     });
@@ -164,7 +187,7 @@ export class KernelLink implements IDisposable {
       return;
     }
     const data = (message.content as { data: unknown }).data as Message;
-    if (data.kind === 'answer') {
+    if (data.kind !== 'snapshot' && data.kind !== 'delta') {
       this._waiting.get(data.id)?.(data);
       return;
     }
@@ -177,6 +200,7 @@ export class KernelLink implements IDisposable {
         break;
       case 'taken':
         this._contact = 'live';
+        this._lost = false;
         break;
     }
     if (!this._comm) {
@@ -190,6 +214,7 @@ export class KernelLink implements IDisposable {
       case 'restarting':
       case 'autorestarting':
         this._comm = null;
+        this._lost ||= this.store.rows.pools.size > 0;
         this.store.clear();
         this._restarted = true;
         this._move('restarting');
@@ -217,6 +242,7 @@ export class KernelLink implements IDisposable {
   private _comm: Kernel.IComm | null = null;
   private _isDisposed = false;
   private _restarted = false;
+  private _lost = false;
   private _waiting = new Map<string, Listener>();
   private _changed = new Signal<this, void>(this);
 }

@@ -4,9 +4,9 @@ import { UUID } from '@lumino/coreutils';
 import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { PoolRow } from '../protocol';
+import { OrphanRow, PoolRow } from '../protocol';
 import { equivalent, Wish } from './equivalent';
-import { KernelLink } from './link';
+import { KernelLink, Reply } from './link';
 
 /** A sentence for the user on what came of a command. */
 export interface Notice {
@@ -50,6 +50,12 @@ export class PanelModel implements IDisposable {
 
   get pools(): PoolRow[] {
     return this._link ? [...this._link.store.rows.pools.values()] : [];
+  }
+
+  /** The pools that other processes have left behind, the latest first. */
+  get orphans(): OrphanRow[] {
+    const rows = [...(this._link?.store.rows.orphans.values() ?? [])];
+    return rows.sort((a, b) => b.seen_at - a.seen_at);
   }
 
   get isDisposed(): boolean {
@@ -100,6 +106,12 @@ export class PanelModel implements IDisposable {
         });
         return false;
     }
+  }
+
+  /** Ask the kernel something that changes nothing: its reply, or why there is none. */
+  async ask(wish: Wish): Promise<Reply | string> {
+    const outcome = await this._link?.send(wish);
+    return outcome?.reply ?? outcome?.text ?? '';
   }
 
   /** Show a sentence; null shows none. */

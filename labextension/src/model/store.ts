@@ -14,7 +14,8 @@ function empty(): Rows {
     tasks: new Map(),
     decisions: new Map(),
     points: new Map(),
-    output: new Map()
+    output: new Map(),
+    orphans: new Map()
   };
 }
 
@@ -67,7 +68,7 @@ export class Store {
   }
 
   /** The rows of a table that are of one pool, in the order in which they came. */
-  of<T extends Exclude<keyof Tables, 'pools'>>(
+  of<T extends Exclude<keyof Tables, 'pools' | 'orphans'>>(
     table: T,
     pool: string
   ): Tables[T][] {

@@ -7,9 +7,10 @@ import { Words } from '../model/panel';
 import { GaugeRow, NodeRow, PoolRow } from '../protocol';
 import { LongList, Section, State, useNow } from './parts';
 import { Acting } from './pool';
+import { Source } from './streams';
 
 const ROW = 24;
-const OPEN = 116;
+const OPEN = 120;
 const MOST = 288;
 /** From how many nodes on there is a summary and a filter. */
 const MANY = 20;
@@ -49,8 +50,15 @@ function Gauge(props: {
   );
 }
 
+/** What is asked of a node beside draining it. */
+interface Reaching {
+  openTerminal: ((pool: string, node: number) => void) | null;
+  onOutput: (source: Source) => void;
+}
+
 function Details(
-  props: Acting & { node: NodeRow; pool: PoolRow; now: number; gauge?: GaugeRow }
+  props: Acting &
+    Reaching & { node: NodeRow; pool: PoolRow; now: number; gauge?: GaugeRow }
 ): JSX.Element {
   const { node, pool, gauge, trans } = props;
   const wish = { kind: 'drain', pool: pool.name, node: node.rank } as const;
@@ -83,21 +91,43 @@ function Details(
           </React.Fragment>
         ))}
       </dl>
-      <button
-        className="skyward-Button"
-        title={equivalent(wish)}
-        disabled={node.state !== 'active'}
-        onClick={() => void props.send(wish)}
-      >
-        {trans.__('Drain')}
-      </button>
+      <div className="skyward-Details-buttons">
+        <button
+          className="skyward-Button"
+          title={equivalent(wish)}
+          disabled={node.state !== 'active'}
+          onClick={() => void props.send(wish)}
+        >
+          {trans.__('Drain')}
+        </button>
+        {node.way_in && props.openTerminal && (
+          <button
+            className="skyward-Button"
+            title={
+              node.way_in === 'ssh'
+                ? trans.__('Open a terminal on this node')
+                : trans.__('Open a terminal in the folder of this node')
+            }
+            onClick={() => props.openTerminal?.(pool.name, node.rank)}
+          >
+            {trans.__('Terminal')}
+          </button>
+        )}
+        <button
+          className="skyward-Button"
+          title={trans.__('Show only what this node prints')}
+          onClick={() => props.onOutput({ node: node.rank, task: null })}
+        >
+          {trans.__('Output')}
+        </button>
+      </div>
     </div>
   );
 }
 
 /** The nodes of a pool. */
 export function Nodes(
-  props: Acting & {
+  props: Acting & Reaching & {
     pool: PoolRow;
     nodes: NodeRow[];
     gauges: ReadonlyMap<string, GaugeRow>;

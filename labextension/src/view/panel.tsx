@@ -1,14 +1,17 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Contact } from '../model/link';
+import { Contact, KernelLink } from '../model/link';
+import { Wish } from '../model/equivalent';
 import { PanelModel, Words } from '../model/panel';
 import { PoolRow } from '../protocol';
 import { Decisions } from './decisions';
 import { NewPool } from './form';
 import { Nodes } from './nodes';
+import { Orphans } from './orphans';
 import { PoolCard } from './pool';
-import { Streams, Tasks } from './tasks';
+import { Source, Streams } from './streams';
+import { Tasks } from './tasks';
 
 /** What the panel has others do. */
 export interface Actions {
@@ -16,6 +19,10 @@ export interface Actions {
   insertCell: () => void;
   stopPool: (pool: PoolRow) => void;
   stopAll: () => void;
+  /** Put a cell in that has the results of the tasks of a former kernel. */
+  insertRecovered: (pool: PoolRow) => void;
+  /** Open a terminal on a node; null where no terminals are to be had. */
+  openTerminal: ((pool: string, node: number) => void) | null;
 }
 
 const SMALLEST = '%%sky --nodes 2\n6 * 7';
@@ -59,16 +66,24 @@ function Empty(props: {
 
 /** What there is to say where there are no pools to show; null where there are. */
 function nothing(
-  contact: Contact | null,
-  whole: boolean,
+  link: KernelLink | null,
   trans: Words,
   actions: Actions
 ): JSX.Element | null {
+  const contact: Contact | null = link?.contact ?? null;
   switch (contact) {
     case null:
       return <Empty text={trans.__('Open a notebook to see its pools.')} />;
     case 'absent':
-      return (
+      return link?.restarted ? (
+        <Empty
+          text={trans.__(
+            'The kernel was restarted. Pools whose nodes are not of this machine live on until their lease is over: load Skyward to take them over, or to stop them.'
+          )}
+          button={trans.__('Load Skyward')}
+          onClick={() => link.load()}
+        />
+      ) : (
         <Empty
           text={trans.__('This kernel has not loaded Skyward.')}
           button={trans.__('Insert %1', '%load_ext skyward')}
@@ -86,9 +101,9 @@ function nothing(
         />
       );
     case 'restarting':
-      return <Empty text={trans.__('The kernel restarts. Its pools have ended.')} />;
+      return <Empty text={trans.__('The kernel restarts…')} />;
     case 'gone':
-      return whole ? null : <Empty text={trans.__('The kernel is gone.')} />;
+      return link?.store.whole ? null : <Empty text={trans.__('The kernel is gone.')} />;
     case 'live':
       return null;
   }
@@ -106,9 +121,11 @@ function Body(props: {
   const link = model.link;
   const pools = model.pools;
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
-  const said = nothing(link?.contact ?? null, link?.store.whole ?? false, trans, actions);
+  const said = nothing(link, trans, actions);
   const isGone = link?.contact === 'gone';
-  const send = (wish: Parameters<PanelModel['send']>[0]) => model.send(wish);
+  const send = (wish: Wish) => model.send(wish);
+  const ask = React.useCallback((wish: Wish) => model.ask(wish), [model]);
+  const [source, setSource] = React.useState<Source | null>(null);
   const kernel = model.notebook?.sessionContext.kernelDisplayName;
   const name = model.notebook?.title.label;
   return (
@@ -139,6 +156,12 @@ function Body(props: {
       )}
       {!said && (
         <>
+          <Orphans
+            orphans={isGone ? [] : model.orphans}
+            names={pools.map(each => each.name)}
+            trans={trans}
+            send={send}
+          />
           {pools.length === 0 && (
             <div className="skyward-Nothing">
               <p>{trans.__('No pool yet. A cell like this one opens it:')}</p>
@@ -155,6 +178,7 @@ function Body(props: {
                 send={send}
                 onSelect={() => setChosen(each.name)}
                 onStop={() => actions.stopPool(each)}
+                onRecovered={() => actions.insertRecovered(each)}
               />
             ))}
             {link && pool && (
@@ -163,6 +187,8 @@ function Body(props: {
                   pool={pool}
                   nodes={link.store.of('nodes', pool.name)}
                   gauges={link.store.rows.gauges}
+                  openTerminal={actions.openTerminal}
+                  onOutput={setSource}
                   trans={trans}
                   send={send}
                 />
@@ -175,12 +201,17 @@ function Body(props: {
                   pool={pool}
                   tasks={link.store.of('tasks', pool.name)}
                   openCell={id => model.openCell(id)}
+                  onOutput={setSource}
                   trans={trans}
                   send={send}
                 />
                 <Streams
+                  pool={pool.name}
                   rows={link.store.of('output', pool.name)}
                   tasks={link.store.of('tasks', pool.name)}
+                  source={source}
+                  onSource={setSource}
+                  ask={ask}
                   trans={trans}
                 />
               </React.Fragment>
@@ -190,6 +221,7 @@ function Body(props: {
             <NewPool
               form={link.store.form}
               names={pools.map(each => each.name)}
+              ask={ask}
               trans={trans}
               send={send}
               onClose={() => setAsking(false)}

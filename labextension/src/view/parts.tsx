@@ -1,3 +1,4 @@
+import { caretDownIcon, caretRightIcon, LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { visible } from '../model/window';
@@ -43,9 +44,7 @@ export function Section(props: {
             aria-expanded={!folded}
             onClick={fold}
           >
-            <span className="skyward-Section-arrow" aria-hidden>
-              {folded ? '▸' : '▾'}
-            </span>
+            <Icon icon={folded ? caretRightIcon : caretDownIcon} />
             {props.title}
           </button>
         </h3>
@@ -70,9 +69,14 @@ export function State(props: {
   );
 }
 
-/** A small button with a sign on it; `title` says what it does, and which line of `%sky` does the same. */
+/** An icon as high as the text. */
+function Icon(props: { icon: LabIcon }): JSX.Element {
+  return <props.icon.react tag="span" className="skyward-Icon" aria-hidden width="16px" height="16px" />;
+}
+
+/** A small button with an icon on it; `title` says what it does, and which line of `%sky` does the same. */
 export function SignButton(props: {
-  sign: string;
+  icon: LabIcon;
   title: string;
   same?: string;
   disabled?: boolean;
@@ -92,7 +96,7 @@ export function SignButton(props: {
         props.onClick();
       }}
     >
-      <span aria-hidden>{props.sign}</span>
+      <Icon icon={props.icon} />
     </button>
   );
 }

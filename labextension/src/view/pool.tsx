@@ -1,3 +1,4 @@
+import { stopIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { bounds, equivalent, Wish } from '../model/equivalent';
@@ -35,6 +36,7 @@ export function PoolCard(
     selected: boolean;
     onSelect: () => void;
     onStop: () => void;
+    onRecovered: () => void;
   }
 ): JSX.Element {
   const { pool, trans } = props;
@@ -58,7 +60,7 @@ export function PoolCard(
         </button>
         {state(pool, trans)}
         <SignButton
-          sign="■"
+          icon={stopIcon}
           title={trans.__('Stop pool %1', pool.name)}
           same={equivalent({ kind: 'stop-pool', pool: pool.name })}
           disabled={pool.state === 'stopping'}
@@ -79,6 +81,16 @@ export function PoolCard(
         {left !== null && <span>{trans.__('%1 left', money(left))}</span>}
       </p>
       {pool.failure && <p className="skyward-Pool-failure">{pool.failure}</p>}
+      {pool.recovered > 0 && (
+        <p className="skyward-Pool-line">
+          {pool.recovered === 1
+            ? trans.__('1 task of the former kernel')
+            : trans.__('%1 tasks of the former kernel', pool.recovered)}{' '}
+          <button className="skyward-Link" onClick={props.onRecovered}>
+            {trans.__('Insert a cell with the results')}
+          </button>
+        </p>
+      )}
       {props.selected && <Bounds {...props} />}
     </article>
   );

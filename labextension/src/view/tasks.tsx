@@ -1,12 +1,15 @@
+import { closeIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+import { stopAllIcon } from '../icon';
 import { equivalent } from '../model/equivalent';
 import { duration } from '../model/format';
-import { outputLines, tasksInOrder, title } from '../model/lists';
+import { tasksInOrder, title } from '../model/lists';
 import { Words } from '../model/panel';
-import { OutputRow, PoolRow, TaskRow } from '../protocol';
+import { PoolRow, TaskRow } from '../protocol';
 import { LongList, Section, SignButton, State, useNow } from './parts';
 import { Acting, taskCounts } from './pool';
+import { Source } from './streams';
 
 const ROW = 24;
 const MOST = 216;
@@ -39,6 +42,7 @@ export function Tasks(
     pool: PoolRow;
     tasks: TaskRow[];
     openCell: (id: string) => void;
+    onOutput: (source: Source) => void;
   }
 ): JSX.Element {
   const { pool, trans } = props;
@@ -66,7 +70,13 @@ export function Tasks(
         render={task => (
           <div className="skyward-Task" title={task.reason || undefined}>
             <CellButton {...props} task={task} />
-            <span className="skyward-Task-name">{title(task)}</span>
+            <button
+              className="skyward-Task-name"
+              title={trans.__('Show only what task %1 prints', task.number)}
+              onClick={() => props.onOutput({ node: null, task: task.number })}
+            >
+              {title(task)}
+            </button>
             {task.yielded > 0 && (
               <span className="skyward-Task-yields">
                 {trans.__('%1 yields', task.yielded)}
@@ -118,7 +128,7 @@ function Stops(props: Acting & { task: TaskRow }): JSX.Element {
     <span className="skyward-Task-stops">
       {task.cell !== null && <StopCell {...props} cell={task.cell} />}
       <SignButton
-        sign="✕"
+        icon={closeIcon}
         title={trans.__('Stop task %1', task.number)}
         same={equivalent(one)}
         onClick={() => void props.send(one)}
@@ -131,68 +141,10 @@ function StopCell(props: Acting & { cell: number }): JSX.Element {
   const wish = { kind: 'cancel-cell', cell: props.cell } as const;
   return (
     <SignButton
-      sign="⊠"
+      icon={stopAllIcon}
       title={props.trans.__('Stop all tasks of cell [%1]', props.cell)}
       same={equivalent(wish)}
       onClick={() => void props.send(wish)}
     />
-  );
-}
-
-/** What the nodes print: the latest lines, which can be made to stand still. */
-export function Streams(props: {
-  rows: OutputRow[];
-  tasks: TaskRow[];
-  trans: Words;
-}): JSX.Element {
-  const { trans } = props;
-  const [held, setHeld] = React.useState<OutputRow[] | null>(null);
-  const lines = outputLines(held ?? props.rows);
-  const yielded = props.tasks
-    .filter(task => task.yielded && task.state === 'running')
-    .map(task => trans.__('[%1] yields: %2', task.cell ?? '', task.yielded));
-  const box = React.useRef<HTMLPreElement>(null);
-  const atEnd = React.useRef(true);
-  React.useLayoutEffect(() => {
-    if (box.current && atEnd.current) {
-      box.current.scrollTop = box.current.scrollHeight;
-    }
-  });
-  return (
-    <Section
-      name="streams"
-      title={trans.__('Streams')}
-      summary={yielded.join(' · ')}
-      actions={
-        <SignButton
-          sign={held ? '▶' : '❚❚'}
-          title={held ? trans.__('Go on') : trans.__('Hold still')}
-          pressed={held !== null}
-          onClick={() => setHeld(held ? null : props.rows)}
-        />
-      }
-    >
-      {lines.length === 0 ? (
-        <p className="skyward-Empty">{trans.__('Nothing was printed yet.')}</p>
-      ) : (
-        <pre
-          ref={box}
-          className="skyward-Output"
-          tabIndex={0}
-          aria-label={trans.__('Output of the nodes')}
-          onScroll={({ currentTarget: at }) => {
-            atEnd.current =
-              at.scrollHeight - at.scrollTop - at.clientHeight < 24;
-          }}
-        >
-          {lines.map(line => (
-            <div key={line.key} className={`skyward-mod-${line.stream}`}>
-              <span className="skyward-Output-from">{line.from}</span>
-              {line.text}
-            </div>
-          ))}
-        </pre>
-      )}
-    </Section>
   );
 }

@@ -10,6 +10,7 @@ from skyward.control.decisions import DecisionEvent, Inputs
 from skyward.control.origin import Origin
 from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
 from skyward.errors import UsageError
+from skyward.logs import LogEntry
 from skyward_jupyter.magics import SkyMagics
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import Notebook, new_shell
@@ -53,6 +54,8 @@ class FakePool:
         self.is_open = False
         self.done: list[Any] = []
         self.options = self.spec = _Anything()
+        self.recovered: tuple[str, ...] = ()
+        self.log: list[LogEntry] = []
 
     def open(self) -> "FakePool":
         self.is_open = True
@@ -69,6 +72,9 @@ class FakePool:
         decided = tuple(event for event in self.decided if event.number > decisions_after)
         wrote = tuple(piece for piece in self.wrote if piece.number > output_after)
         return PoolReport(self.shown, decided, tuple(self.tasks), wrote)
+
+    def logs(self, task: int | None, node: int | None, *, tail: int) -> list[LogEntry]:
+        return [entry for entry in self.log if task in (None, entry.task) and node in (None, entry.node)][-tail:]
 
     def changed(self, **other: Any) -> None:
         """Be another from now on."""

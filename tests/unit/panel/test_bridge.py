@@ -3,12 +3,21 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+import skyward as sky
+import skyward.reaping
 from skyward.errors import PoolClosedError, UsageError
+from skyward.logs import LogEntry
+from skyward.provider import LocalAccess, SSHAccess
+from skyward.reaping import Orphan, Reaped
 from skyward.specs import Nodes
-from skyward_kernel.bridge import MOST_CLIENTS, PanelBridge
+from skyward_jupyter import option_table
+from skyward_jupyter.panel import read_options
+from skyward_kernel.bridge import MOST_CLIENTS, PanelBridge, PoolForm
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import STATE_COMM, FormField
 from skyward_kernel.publisher import Publisher
@@ -39,13 +48,20 @@ def opened() -> Opened:
 
 
 @pytest.fixture
-def bridge(kernel: FakeKernel, pools: PoolManager, opened: Opened) -> Iterator[PanelBridge]:
+def left() -> list[Orphan]:
+    """What other processes have left behind."""
+    return []
+
+
+@pytest.fixture
+def bridge(kernel: FakeKernel, pools: PoolManager, opened: Opened, left: list[Orphan]) -> Iterator[PanelBridge]:
     def open_pool(name: str, options: object) -> None:
         if name == "bad":
             raise UsageError("--nodes takes a number.")
         opened.append((name, dict(options)))  # type: ignore[call-overload]  # a mapping
 
-    bridge = PanelBridge(kernel, pools, open_pool, [FormField("--nodes", "N", "how many")])
+    form = PoolForm((FormField("--nodes", "N", "how many"),), read_options, open_pool)
+    bridge = PanelBridge(kernel, pools, form, lambda: left)
     yield bridge
     bridge.close()
     bridge.close()
@@ -122,7 +138,7 @@ def test_nothing_is_sent_when_nothing_changes(pools: PoolManager, pool: FakePool
 
 def test_a_change_goes_out_at_most_ten_times_a_second(kernel: FakeKernel, pools: PoolManager, pool: FakePool) -> None:
     """Many changes in one tenth of a second are one message."""
-    bridge = PanelBridge(kernel, pools, lambda *_: None)
+    bridge = PanelBridge(kernel, pools, PoolForm((), dict, lambda *_: None))
     try:
         kernel.connect()
         wait_for(lambda: len(kernel.said("snapshot")) > 1, "the snapshot")
@@ -199,6 +215,105 @@ def test_commands(
     assert answer(kernel, comm, kind="stop-pool", pool="p")[0] == "refused"
     assert answer(kernel, comm, kind="stop-all") == ("done", "There are no pools.")
     assert pools.names == []
+
+
+def orphan(name: str, **other: object) -> Orphan:
+    """A pool that somebody left behind ten seconds ago."""
+    plain = Orphan(f"{name}-1", name, "here", 12, 10.0, 2, False, seen=1000.0, lease=600.0, per_hour=3.0)
+    return replace(plain, **other)  # type: ignore[arg-type]  # its own fields
+
+
+def test_what_others_have_left_is_offered_and_can_be_taken_over_or_given_back(
+    bridge: PanelBridge,
+    kernel: FakeKernel,
+    pools: PoolManager,
+    left: list[Orphan],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def reap(names: list[str]) -> list[Reaped]:
+        gone = [Reaped(each) for each in left if each.id in names]
+        left[:] = [each for each in left if each.id not in names]
+        return gone
+
+    def attach(name: str) -> FakePool:
+        left[:] = [each for each in left if each.name != name]
+        pool: Any = pools.get_or_open(name)
+        pool.recovered = ("a task",)
+        return pool  # type: ignore[no-any-return]  # the pool that the fixture's factory makes
+
+    monkeypatch.setattr(skyward.reaping, "reap", reap)
+    monkeypatch.setattr(pools, "attach", attach)
+    left += [orphan("train"), orphan("old", due=True), orphan("never", machines=0), orphan("other")]
+    comm = kernel.connect()
+
+    def offered() -> set[str]:
+        rows: set[str] = set()
+        for message in kernel.published:
+            if message["kind"] == "snapshot":
+                rows = set()
+            rows |= set(message.get("tables", {}).get("orphans", {}))
+            rows -= set(message.get("gone", {}).get("orphans", ()))
+        return rows
+
+    wait_for(lambda: offered() == {"train-1", "other-1"}, "the two that can be attached to")
+    said = answer(kernel, comm, kind="attach", pool="train")
+    assert said == ("done", "Pool 'train' is this kernel's now, with 1 task of before.")
+    wait_for(lambda: offered() == {"other-1"}, "one to be left")
+    said = answer(kernel, comm, kind="reap", pool="other-1")
+    assert said == ("done", "other: 2 machines given back.")
+    wait_for(lambda: offered() == set(), "none to be left")
+    assert answer(kernel, comm, kind="reap", pool="other-1")[0] == "refused"
+
+
+def reply(kernel: FakeKernel, comm: FakeComm, wanted: str, **question: object) -> dict[str, Any]:
+    """What a question is answered with."""
+    before = len(kernel.published)
+    comm.send({"id": "q", **question})
+    wait_for(lambda: any(m["kind"] == wanted for m in kernel.published[before:]), f"the answer to {question}")
+    return next(message for message in kernel.published[before:] if message["kind"] == wanted)
+
+
+def test_a_price_is_told_before_anything_is_started(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(option_table, "find_provider", lambda name: lambda: sky.Local(hourly_price=1.5))
+    comm = kernel.connect()
+    options = {"--nodes": "2:8", "--provider": "local", "--budget": " "}
+    told = reply(kernel, comm, "price", kind="ask-price", options=options)
+    assert (told["min"], told["max"], told["least"], told["most"]) == (2, 8, 3.0, 12.0)
+    (offer,) = told["offers"]
+    assert offer["per_hour"] == 1.5
+    assert "local" in offer["place"]
+    state, text = answer(kernel, comm, kind="ask-price", options={**options, "--max-cost": "1"})
+    assert state == "refused"
+    assert text.startswith("No machine on offer from local fits")
+    assert answer(kernel, comm, kind="ask-price", options={"--nodes": "x"})[0] == "refused"
+    assert pools.names == []
+
+
+def test_how_a_terminal_gets_to_a_node(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
+    far = SSHAccess("gpu 1", 2222, "me", ("/keys/k",), known_hosts="/known")
+    pool.changed(nodes=(node(0, access=LocalAccess("127.0.0.1", "/tmp/work")), node(1, access=far), node(2)))
+    comm = kernel.connect()
+    wait_for(lambda: "p/3" in kernel.published[-1].get("tables", {}).get("nodes", {}), "the nodes")
+    rows = kernel.published[-1]["tables"]["nodes"]
+    assert [rows[f"p/{number}"]["way_in"] for number in (1, 2, 3)] == ["here", "ssh", ""]
+    here = reply(kernel, comm, "shell", kind="ask-shell", pool="p", node=0)
+    assert (here["folder"], here["line"]) == ("/tmp/work", "")
+    there = str(reply(kernel, comm, "shell", kind="ask-shell", pool="p", node=1)["line"])
+    assert there.startswith("ssh -t -p 2222 -l me -i /keys/k -o IdentitiesOnly=yes")
+    assert there.endswith("-- 'gpu 1'")
+    assert "StrictHostKeyChecking=yes" in there
+    assert "BatchMode" not in there
+    assert answer(kernel, comm, kind="ask-shell", pool="p", node=2)[0] == "refused"
+    assert answer(kernel, comm, kind="ask-shell", pool="p", node=9)[0] == "refused"
+
+
+def test_what_one_task_or_node_has_written(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
+    pool.log = [LogEntry(1.0, rank, rank * 10, "stdout", 0, f"line of {rank}\n") for rank in (0, 1)]
+    comm = kernel.connect()
+    told = reply(kernel, comm, "printed", kind="ask-output", pool="p", node=None, task=10)
+    assert [row["text"] for row in told["rows"]] == ["line of 1\n"]
 
 
 def test_what_is_no_command_is_refused_if_it_can_be_and_harms_nothing(bridge: PanelBridge, kernel: FakeKernel) -> None:

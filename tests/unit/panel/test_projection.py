@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skyward.control.snapshot import OutputView, PoolReport
 from skyward.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.protocol import KEPT, LOGS, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
+from skyward_kernel.rows import KEPT, LOGS, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
 from tests.unit.panel.conftest import decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit

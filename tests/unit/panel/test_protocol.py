@@ -18,11 +18,16 @@ from skyward_kernel.decoding import LONGEST, decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
     COMMANDS,
+    AskOutput,
+    AskPrice,
+    AskShell,
+    Attach,
     CancelCell,
     CancelTask,
     Command,
     Drain,
     NewPool,
+    Reap,
     Refresh,
     Scale,
     StopAll,
@@ -42,6 +47,11 @@ EXAMPLES: list[Command] = [
     StopPool("6", "p"),
     StopAll("7"),
     NewPool("8", "train", {"--nodes": "2:4"}),
+    Attach("9", "train"),
+    Reap("10", "train-0123456789"),
+    AskPrice("11", {"--nodes": "2:4"}),
+    AskShell("12", "p", 3),
+    AskOutput("13", "p", None, 12),
 ]
 
 JSON = st.recursive(
@@ -126,7 +136,8 @@ def test_what_a_control_shows_as_its_line_does_the_same(case: dict[str, Any], no
         pool.tasks = [task(12), task(13)]
         if run == "command":
             carry_out = CarryOut(manager, partial(open_pool, manager))
-            carry_out(decode({"id": "1", **case["command"]}))
+            command: Any = decode({"id": "1", **case["command"]})
+            carry_out(command)
         else:
             notebook.magics._pools = notebook.magics._runner._pools = manager
             error = notebook(case["line"]).error

@@ -148,7 +148,7 @@ def test_other_commands_of_the_panel_are_not_for_it(view: LiveView, sent: Sent) 
 @pytest.fixture
 def resident_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[PoolManager], None]:
     """Makes pools those of this kernel."""
-    return lambda pools: monkeypatch.setitem(live.manager_of.__globals__, "_resident", pools)
+    return lambda pools: monkeypatch.setitem(vars(live)["manager_of"].__globals__, "_resident", pools)
 
 
 def test_the_state_is_of_the_pool_now(view: LiveView, pool: FakePool) -> None:

@@ -142,16 +142,16 @@
 }
 
 .skyward-SignButton {
+  display: inline-flex;
   flex: none;
-  width: 20px;
-  height: 20px;
+  align-items: center;
+  justify-content: center;
+  width: 22px;
+  height: 22px;
   padding: 0;
   border: 0;
   border-radius: var(--jp-border-radius);
   background: none;
-  font-size: 11px;
-  line-height: 20px;
-  text-align: center;
 }
 
 .skyward-SignButton:hover:not(:disabled) {
@@ -307,6 +307,31 @@
   pointer-events: auto;
 }
 
+.skyward-Orphan {
+  border-style: dashed;
+  border-color: var(--jp-warn-color1);
+}
+
+.skyward-Same {
+  color: var(--jp-ui-font-color2);
+  font-family: var(--jp-code-font-family);
+  font-size: var(--jp-ui-font-size0);
+  overflow-wrap: anywhere;
+  user-select: text;
+}
+
+.skyward-Link {
+  padding: 0;
+  border: 0;
+  background: none;
+  color: var(--jp-content-link-color, var(--jp-brand-color1)) !important;
+  text-align: left;
+}
+
+.skyward-Link:hover {
+  text-decoration: underline;
+}
+
 /* Sections and long lists. */
 
 .skyward-Section {
@@ -329,10 +354,20 @@
   white-space: nowrap;
 }
 
-.skyward-Section-arrow {
-  display: inline-block;
-  width: 14px;
-  color: var(--jp-ui-font-color2);
+.skyward-Icon {
+  display: inline-flex;
+  flex: none;
+  align-items: center;
+  justify-content: center;
+  width: 16px;
+  height: 16px;
+}
+
+.skyward-Section-fold {
+  display: flex;
+  gap: 2px;
+  align-items: center;
+  margin-left: -4px;
 }
 
 .skyward-Section-summary {
@@ -451,8 +486,17 @@
   padding: 2px 0 8px 36px;
 }
 
-.skyward-Details > .skyward-Button {
-  margin-top: 4px;
+.skyward-Details-buttons,
+.skyward-Orphan-buttons {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 6px;
+  align-items: center;
+  margin-top: 6px;
+}
+
+.skyward-Details-buttons > .skyward-Button {
+  padding: 1px 8px;
 }
 
 .skyward-Details > dl,
@@ -597,12 +641,16 @@
   color: var(--jp-ui-font-color2) !important;
 }
 
-.skyward-Task-name {
+.skyward-Panel .skyward-Task-name {
   flex: 1;
   overflow: hidden;
   min-width: 32px;
+  padding: 0;
+  border: 0;
+  background: none;
   font-family: var(--jp-code-font-family);
   font-size: var(--jp-ui-font-size0);
+  text-align: left;
   text-overflow: ellipsis;
   white-space: nowrap;
 }
@@ -650,6 +698,14 @@
   color: var(--jp-ui-font-color2);
 }
 
+.skyward-Source {
+  display: flex;
+  gap: 4px;
+  align-items: center;
+  padding: 4px 0 0 !important;
+  color: var(--jp-ui-font-color2);
+}
+
 /* The form of a new pool. */
 
 .skyward-Form {
@@ -683,6 +739,25 @@
 .skyward-Form summary {
   padding: 2px 0 6px;
   cursor: pointer;
+}
+
+.skyward-Price {
+  margin: 6px 0 0 !important;
+  padding: 6px 8px !important;
+  border-left: 3px solid var(--jp-brand-color1);
+  background: var(--jp-layout-color2);
+  overflow-wrap: anywhere;
+}
+
+.skyward-Price.skyward-mod-none {
+  border-left-color: var(--jp-warn-color1);
+}
+
+.skyward-Price-offer {
+  overflow: hidden;
+  color: var(--jp-ui-font-color2);
+  text-overflow: ellipsis;
+  white-space: nowrap;
 }
 
 .skyward-Form-line {

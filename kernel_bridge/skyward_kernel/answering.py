@@ -1,0 +1,84 @@
+"""What the panel asks without changing anything: prices, ways to nodes, what they have written."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from skyward.errors import UsageError
+from skyward.provider import LocalAccess, SSHAccess
+from skyward_kernel.pools import PoolManager, compute_fields
+from skyward_kernel.protocol import AskOutput, AskPrice, AskShell, OfferView, Price, Printed, Question, Shell
+from skyward_kernel.rows import KEPT, OutputRow
+
+__all__ = ["Answering", "ReadOptions"]
+
+type ReadOptions = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""What the options of the form ask of a pool, flags to the texts behind them."""
+
+PATIENCE: Final = 60.0
+"""Seconds that providers have to say what they have on offer."""
+
+
+class Answering:
+    """Answers questions. It may be called from any thread.
+
+    Args:
+        pools: those of the kernel.
+        read: reads the options of the form of a new pool.
+    """
+
+    def __init__(self, pools: PoolManager, read: ReadOptions) -> None:
+        self._pools = pools
+        self._read = read
+
+    def __call__(self, question: Question) -> Price | Shell | Printed:
+        """The answer.
+
+        Raises:
+            SkywardError: there is none.
+        """
+        match question:
+            case AskPrice(id, options):
+                return _price(id, self._read(options))
+            case AskShell(id, pool, node):
+                return self._shell(id, pool, node)
+            case AskOutput(id, pool, node, task):
+                return self._printed(id, pool, node, task)
+
+    def _shell(self, id: str, pool: str, node: int) -> Shell:
+        from skyward.link.login import login
+
+        nodes = self._pools.get(pool).snapshot().nodes
+        match next((each.access for each in nodes if each.rank == node and each.state != "stopping"), None):
+            case LocalAccess(directory=folder):
+                return Shell(id, folder, "")
+            case SSHAccess() as access:
+                return Shell(id, "", shlex.join(login(access)))
+            case _:
+                raise UsageError(f"Node {node} of pool {pool!r} cannot be entered from a terminal.")
+
+    def _printed(self, id: str, pool: str, node: int | None, task: int | None) -> Printed:
+        entries = self._pools.get(pool).logs(task, node, tail=KEPT["output"])
+        rows = (
+            OutputRow(pool, number, entry.node, entry.task, entry.stream, entry.text)
+            for number, entry in enumerate(entries)
+        )
+        return Printed(id, tuple(rows))
+
+
+def _price(id: str, asked: Mapping[str, Any]) -> Price:
+    from skyward.compute import Compute
+    from skyward.control import background
+    from skyward.control.offered import find_offers
+
+    pool = Compute(name="price", **compute_fields(asked))  # never opened: it reads the options as the real one would
+    offers: list[OfferView] = []
+    fewest = most = 0
+    least_cost = most_cost = 0.0
+    for specs in pool.groups.values():
+        found = background.run(find_offers(specs, pool.options.selection)).result(PATIENCE)
+        offers += [OfferView(str(each.place), each.place.hourly_price) for each in found]
+        nodes, each_costs = specs[0].nodes, found[0].place.hourly_price
+        fewest, most = fewest + nodes.min, most + nodes.ceiling
+        least_cost, most_cost = least_cost + nodes.min * each_costs, most_cost + nodes.ceiling * each_costs
+    return Price(id, fewest, most, least_cost, most_cost, tuple(offers))

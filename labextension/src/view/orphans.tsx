@@ -1,0 +1,96 @@
+import * as React from 'react';
+
+import { equivalent } from '../model/equivalent';
+import { clock, duration, money } from '../model/format';
+import { OrphanRow } from '../protocol';
+import { State, useNow } from './parts';
+import { Acting } from './pool';
+
+/** A pool that lives on without the process that opened it: take it over, or give it back. */
+function Orphan(
+  props: Acting & {
+    orphan: OrphanRow;
+    now: number;
+    taken: boolean;
+  }
+): JSX.Element {
+  const { orphan, now, trans } = props;
+  const [busy, setBusy] = React.useState(false);
+  const attach = { kind: 'attach', pool: orphan.name } as const;
+  const reap = { kind: 'reap', pool: orphan.id } as const;
+  const left = orphan.ends_at - now;
+  const machines =
+    orphan.machines === 1
+      ? trans.__('1 machine')
+      : trans.__('%1 machines', orphan.machines);
+  const act = async (wish: typeof attach | typeof reap) => {
+    setBusy(true);
+    await props.send(wish);
+    setBusy(false);
+  };
+  return (
+    <article className="skyward-Pool skyward-Orphan" data-orphan={orphan.name}>
+      <header>
+        <span className="skyward-Pool-name">{orphan.name}</span>
+        <State icon="◑" word={busy ? trans.__('working…') : trans.__('left behind')} tone="busy" />
+      </header>
+      <p className="skyward-Pool-line">
+        {machines} · {trans.__('%1/h while they are left', money(orphan.per_hour))}
+      </p>
+      <p
+        className="skyward-Pool-line"
+        title={trans.__('Process %1 on %2, last seen at %3', orphan.pid, orphan.host, clock(orphan.seen_at))}
+      >
+        {left > 0
+          ? trans.__('Its nodes end in %1, or once their tasks are over.', duration(left))
+          : trans.__('Its nodes end now, or once their tasks are over.')}
+      </p>
+      <div className="skyward-Orphan-buttons">
+        <button
+          className="skyward-Button skyward-mod-main"
+          title={
+            props.taken
+              ? trans.__('This kernel has a pool of that name: stop that one first.')
+              : equivalent(attach)
+          }
+          disabled={busy || props.taken || !orphan.attachable}
+          onClick={() => void act(attach)}
+        >
+          {trans.__('Reattach')}
+        </button>
+        <button
+          className="skyward-Button"
+          title={equivalent(reap)}
+          disabled={busy}
+          onClick={() => void act(reap)}
+        >
+          {trans.__('Stop')}
+        </button>
+        <code className="skyward-Same">{equivalent(attach)}</code>
+      </div>
+    </article>
+  );
+}
+
+/** The pools that other processes, such as this kernel before it was restarted, have left behind. */
+export function Orphans(
+  props: Acting & { orphans: readonly OrphanRow[]; names: readonly string[] }
+): JSX.Element | null {
+  const now = useNow(props.orphans.length > 0);
+  if (props.orphans.length === 0) {
+    return null;
+  }
+  return (
+    <section aria-label={props.trans.__('Pools that were left behind')}>
+      {props.orphans.map(orphan => (
+        <Orphan
+          key={orphan.id}
+          {...props}
+          orphan={orphan}
+          now={now}
+          taken={props.names.includes(orphan.name)}
+        />
+      ))}
+    </section>
+  );
+}
