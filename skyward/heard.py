@@ -1,5 +1,6 @@
 """What is heard of the nodes of a pool besides results: their output, and what they use of their machines."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["Heard"]
 
 
-class Heard:
+class Heard(ABC):
     """The part of a pool's face that reads."""
 
     _pool: "Pool | None"
 
+    @abstractmethod
     def _ready(self) -> "Pool":
-        raise NotImplementedError
+        """The open pool."""
 
     def logs(
         self,

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,12 @@ from skyward.wire.shared.requests import Backend, Consistency, Kind
 __all__ = ["Opener", "Shared", "opener", "reopened"]
 
 
-class Shared:
+class Shared(ABC):
     """The collections of a pool, by their names."""
 
+    @abstractmethod
     def _opener(self, what: str) -> "Opener":
-        raise NotImplementedError
+        """What opens them, for a collection of the kind `what`."""
 
     def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
         """The dict of this name, shared with the nodes. See `sky.dict`."""

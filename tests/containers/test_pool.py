@@ -1,33 +1,14 @@
 """A pool of containers does what a pool on machines over SSH does."""
 
-import socket
-from collections.abc import Iterator
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import skyward as sky
 from tests.containers.conftest import containers
 from tests.containers.engine import Engine
+from tests.remote_tasks import count, doubled, hostname
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(120)]
-
-
-@sky.function
-def hostname() -> str:
-    print(f"this is node {sky.instance_info().node}")
-    return socket.gethostname()
-
-
-@sky.function
-def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    return data * 2
-
-
-@sky.function
-def count(n: int) -> Iterator[int]:
-    yield from range(n)
 
 
 @sky.function

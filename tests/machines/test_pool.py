@@ -1,35 +1,17 @@
 """A pool on machines over SSH does what a pool on local nodes does."""
 
 import os
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import skyward as sky
 from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Network
+from tests.remote_tasks import count, doubled, hostname
 
 pytestmark = pytest.mark.machines
-
-
-@sky.function
-def hostname() -> str:
-    print(f"this is node {sky.instance_info().node}")
-    return socket.gethostname()
-
-
-@sky.function
-def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    return data * 2
-
-
-@sky.function
-def count(n: int) -> Iterator[int]:
-    yield from range(n)
 
 
 @sky.function
