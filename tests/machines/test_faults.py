@@ -57,18 +57,20 @@ def outage(machine: Machine, seconds: float) -> None:
 
 
 @pytest.fixture
-def short(network: Network) -> Iterator[sky.Compute]:
-    """One node of two slots, and the grace of 30 s."""
+def short(network: Network, request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
+    """One node of two slots; with the grace of 30 s, or as a test says."""
     network.add()
-    with sky.Compute(provider=hosts(network), nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+    provider = hosts(network, grace=getattr(request, "param", 30.0))
+    with sky.Compute(provider=provider, nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         yield pool
 
 
-@pytest.mark.parametrize("seconds", [2, 9])
+@pytest.mark.parametrize(("seconds", "short"), [(2, 30.0), (9, 30.0), (60, 90.0)], indirect=["short"])
+@pytest.mark.timeout(240)
 def test_a_cut_within_the_grace_loses_nothing(
     short: sky.Compute, network: Network, seconds: float, capsys: pytest.CaptureFixture[str], wait_for: Wait
 ) -> None:
-    """Once shorter than the keepalive, so that the connection lives on, and once longer, so that it is made again."""
+    """Once shorter than the keepalive, so that the connection lives on, and longer, so that it is made again."""
     before = where() >> short
     speaking = short.start(speak(60, 0.1))
     stream = iter(ticks(60, 0.1) >> short)
