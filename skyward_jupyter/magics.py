@@ -47,6 +47,7 @@ COMMANDS = {
         "stop a cell in the background, by its number in `%sky status`; a task, or all of a cell, by `%sky tasks`",
     ),
     "config": ("[NAME]", "show every setting of cells and of a pool, its value, and where that comes from"),
+    "show": ("[CELL]", "show a cell in the background again: what it has put out, and how far it is; gives its handle"),
     "help": ("", "show this"),
 }
 """The subcommands of `%sky`: what they take, and what they do."""
@@ -256,6 +257,18 @@ class SkyMagics(ConfiguredMagics):
         pools = [name] if name else dict.fromkeys([settings["pool"].value, *self._pools.names, *config.pools])
         _say(config_text(settings, config, pools, {each: self._pools.asked(each) for each in self._pools.names}))
 
+    def show(self, words: Sequence[str]) -> "CellHandle | None":
+        """Show a cell in the background again; its handle."""
+        names, _, _ = parse_words(words, "show", ())
+        number = _at_most_one(names, "show")
+        if not self._runner.background:
+            _say("There are no cells in the background. `%%sky --noblock` starts one.")
+            return None
+        handle = self._runner.background[-1] if number is None else _chosen(self._runner.background, number)
+        if handle.tape is not None and self.shell is not None:
+            handle.tape.replay(self.shell.display_pub)
+        return handle
+
     def help(self, words: Sequence[str]) -> None:
         """Show subcommands and options."""
         _none_of(parse_words(words, "help", ())[0], "help")
@@ -309,4 +322,4 @@ def _chosen(running: "Sequence[CellHandle]", number: str | None) -> "CellHandle"
     for handle in running:
         if str(handle.number) == number:
             return handle
-    raise UsageError(f"No cell {number!r} runs in the background; there is {listed}.")
+    raise UsageError(f"There is no cell {number!r} in the background; there is {listed}.")
