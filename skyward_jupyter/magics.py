@@ -19,6 +19,7 @@ from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
 from skyward_jupyter.traits import ConfiguredMagics
+from skyward_jupyter.underline import underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class SkyMagics(ConfiguredMagics):
 
     def _cell(self, line: str, cell: str) -> Any:
         settings = self._settings
-        options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
+        with underlined("%%sky", line):
+            options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
         if options.help:
             return self.help([])
         if not _has_code(cell):
@@ -116,7 +118,8 @@ class SkyMagics(ConfiguredMagics):
         if command not in COMMANDS:
             raise _unknown_command(command)
         run: Callable[[Sequence[str]], Any] = getattr(self, _METHODS.get(command, command))
-        return run(rest)
+        with underlined("%sky", line):
+            return run(rest)
 
     # The subcommands.
 

@@ -158,7 +158,8 @@ class CellRunner:
             runs.extend(compute.start(pending, on=options.on, sink=sink) for pending in pendings)
             if options.noblock:
                 handle = self._handle(cell, options, settings, raw, tape)
-                follow(self._shell, handle, runs, footer=footed)
+                if settings.show_progress and not options.quiet:
+                    follow(self._shell, handle, runs, footer=footed)
                 return handle
             if code.is_stream:
                 with footer:
