@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import line_cell_magic, magics_class
 
 from skyward.config import load
-from skyward.errors import UsageError
+from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
@@ -86,7 +88,7 @@ class SkyMagics(ConfiguredMagics):
 
     @line_cell_magic
     def sky(self, line: str, cell: str | None = None) -> Any:
-        """Run a cell on the nodes of a pool: `%%sky [options]` on its first line. `%sky help` lists the options.
+        """Run a cell on the nodes of a pool: `%%sky [options]` on its first line.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
         `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `tasks`, `attach`, `reap` and `cancel` look
@@ -275,15 +277,28 @@ class SkyMagics(ConfiguredMagics):
     def help(self, words: Sequence[str]) -> None:
         """Show subcommands and options."""
         _none_of(parse_words(words, "help", ())[0], "help")
-        width = max(len(f"{name} {takes}") for name, (takes, _) in COMMANDS.items())
-        commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
-        cells = explain(option for option in OPTIONS if option.group == "cell")
-        _say(
-            "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
-            f"How the cell runs:\n{cells}\n\n"
-            f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
-            f"Pools:\n{commands}"
-        )
+        _say(_help_text())
+
+    def pool_names(self) -> list[str]:
+        """The pools there are, and those that a file describes."""
+        with suppress(SkywardError):
+            return list(dict.fromkeys([*self._pools.names, *load().pools]))
+        return self._pools.names
+
+
+def _help_text() -> str:
+    width = max(len(f"{name} {takes}") for name, (takes, _) in COMMANDS.items())
+    commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
+    cells = explain(option for option in OPTIONS if option.group == "cell")
+    return (
+        "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
+        f"How the cell runs:\n{cells}\n\n"
+        f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
+        f"Pools:\n{commands}"
+    )
+
+
+SkyMagics.sky.__doc__ = f"{dedent(f'        {SkyMagics.sky.__doc__}').strip()}\n\n{_help_text()}"  # for `%%sky?`
 
 
 def _say(text: str) -> None:
