@@ -11,6 +11,7 @@ from skyward_jupyter.present import interrupted, presented
 
 if TYPE_CHECKING:
     from skyward_jupyter.live import LiveLine
+    from skyward_jupyter.sections import NodeSections
     from skyward_jupyter.sent import SentCell
     from skyward_jupyter.tape import Tape
 
@@ -33,7 +34,13 @@ class CellHandle:
     """
 
     def __init__(
-        self, sent: "SentCell", number: int, pool: str, code: str, grace: float, tape: "Tape | None" = None
+        self,
+        sent: "SentCell",
+        number: int,
+        pool: str,
+        code: str,
+        grace: float,
+        tape: "Tape | NodeSections | None" = None,
     ) -> None:
         self.number = number
         self.pool = pool

@@ -29,6 +29,7 @@ class CellOptions:
         asked: what was asked of the pool: dotted path of a field of `Compute` to its value.
         on: which nodes.
         map: the variable whose elements the cell runs for.
+        by_node: whether each node has a section of the output.
         noblock: whether to return at once.
         resources, capabilities: what the cell asks of the node that it runs on.
         timeout: seconds the cell may run, or None for no limit.
@@ -42,6 +43,7 @@ class CellOptions:
     asked: Mapping[str, Any] = field(default_factory=FrozenMap)
     on: "On" = "one"
     map: str | None = None
+    by_node: bool = False
     noblock: bool = False
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
@@ -186,6 +188,9 @@ def _check_together(options: CellOptions) -> None:
         asks = "--resources" if options.resources else "--capabilities"
         text = f"{asks} asks for any node that fits, so it does not go with --on: leave one out."
         raise OptionError(text, [asks, "--on"], [str(options.on)])
+    if options.by_node and options.on != "all":
+        text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
+        raise OptionError(text, ["--by-node"])
     if not options.capture and options.inputs is not None:
         text = "-i takes variables along and --no-capture takes none: leave one of them out."
         raise OptionError(text, ["-i", "--in", "--no-capture"])

@@ -17,6 +17,7 @@ from skyward_jupyter.live import follow
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
 from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from skyward_kernel.pools import PoolManager
 
 __all__ = ["NO_LIMIT", "CellRunner"]
+
+REFRESH = 0.25
+"""Seconds between two looks at what nodes have put out, where it is put together."""
 
 KEPT = 5
 """Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
@@ -147,7 +151,8 @@ class CellRunner:
 
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
         tape = Tape() if options.noblock else None
-        sink = CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
+        sections = NodeSections(self._shell) if options.by_node else None
+        sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
         cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
         footed = settings.footer and options.footer and not options.quiet
         footer = self._footer(runs, started, shown=footed)
@@ -156,8 +161,10 @@ class CellRunner:
             # One by one: those that were sent before an interrupt are stopped below.
             pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
             runs.extend(compute.start(pending, on=options.on, sink=sink) for pending in pendings)
+            if sections is not None:
+                runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
-                handle = self._handle(cell, options, settings, raw, tape)
+                handle = self._handle(cell, options, settings, raw, sections or tape)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
                 return handle
@@ -167,7 +174,8 @@ class CellRunner:
                         self._show(element)
                 return None
             with progress:
-                cell.wait()
+                while not cell.wait(None if sections is None else REFRESH):
+                    sink.refresh()
             with footer:
                 return cell.collect()
         except KeyboardInterrupt:
@@ -191,7 +199,7 @@ class CellRunner:
                 self._publish(footer)
 
     def _handle(
-        self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str, tape: Tape | None
+        self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str, tape: Tape | NodeSections | None
     ) -> CellHandle:
         over = [handle for handle in self.background if handle.done()]
         self.background = [handle for handle in self.background if handle not in over[:-KEPT]]

@@ -82,6 +82,9 @@ class CellSink:
     def _publisher(self) -> Any:
         return self._shell.display_pub  # looked up each time: `%%capture` puts its own in place
 
+    def refresh(self) -> None:
+        """Nothing is put together here, so there is nothing to do."""
+
     def finish(self) -> None:
         """Write what stands on lines that were not ended."""
         with self._lock:

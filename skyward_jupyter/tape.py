@@ -69,17 +69,28 @@ class Tape:
             self._length = self._displays = 0
             self._cut = False
 
+    def pieces(self) -> "list[tuple[Literal['stdout', 'stderr', 'display'], str | dict[str, Any]]]":
+        """What is kept, in order: texts with their stream, and the data of displays."""
+        found: list[tuple[Literal["stdout", "stderr", "display"], str | dict[str, Any]]] = []
+        with self._lock:
+            if self._cut:
+                found.append(("stdout", "[... what came before was not kept]\n"))
+            for piece in self._pieces:
+                if not isinstance(piece, _Text):
+                    found.append(("display", piece.data))
+                elif found and found[-1][0] == piece.stream:
+                    found[-1] = (piece.stream, f"{found[-1][1]}{''.join(piece.parts)}")
+                else:
+                    found.append((piece.stream, "".join(piece.parts)))
+        return found
+
     def replay(self, publisher: Any) -> None:
         """Put all of it out again, in the cell that runs now."""
-        with self._lock:
-            pieces, cut = tuple(self._pieces), self._cut
-        if cut:
-            sys.stdout.write("[... what came before was not kept]\n")
-        for piece in pieces:
-            if isinstance(piece, _Text):
-                (sys.stdout if piece.stream == "stdout" else sys.stderr).write("".join(piece.parts))
+        for stream, content in self.pieces():
+            if isinstance(content, str):
+                (sys.stderr if stream == "stderr" else sys.stdout).write(content)
             else:
-                publisher.publish(data=piece.data, metadata=piece.metadata)
+                publisher.publish(data=content, metadata={})
 
     def _shorten(self) -> None:
         while len(self._pieces) > 1 and (self._length > LONGEST or self._displays > MOST):
