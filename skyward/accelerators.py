@@ -315,6 +315,11 @@ def _keys() -> Iterator[tuple[str, str]]:
 _BY_KEY = dict(reversed(list(_keys())))
 
 
+def names() -> tuple[str, ...]:
+    """The names of the catalogue."""
+    return tuple(_CATALOGUE)
+
+
 def from_name(name: str, **overrides: Unpack[Overrides]) -> Accelerator:
     """The accelerator of that name in the catalogue; case and separators do not matter.
 

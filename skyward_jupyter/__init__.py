@@ -12,7 +12,8 @@ _NAME = "SkyMagics"
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Twice does no harm."""
-    from skyward_jupyter.magics import SkyMagics
+    from skyward_jupyter.completion import completer, register
+    from skyward_jupyter.magics import COMMANDS, SkyMagics
     from skyward_jupyter.option_table import POOL_LABELS
     from skyward_jupyter.panel import connect
     from skyward_kernel.pools import resident
@@ -23,11 +24,13 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         shell.events.register("pre_run_cell", magics.put_in_scope)
         shell.events.register("pre_run_cell", magics.marks.before)
         shell.events.register("post_run_cell", magics.marks.after)
+        register(shell, completer(COMMANDS, magics.pool_names))
         magics.bridge = connect(shell, resident(POOL_LABELS))
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take the magics away from `shell`, and close the pools. Twice does no harm."""
+    from skyward_jupyter.completion import unregister
     from skyward_kernel.pools import resident
 
     manager = shell.magics_manager
@@ -37,6 +40,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     shell.events.unregister("pre_run_cell", magics.put_in_scope)
     shell.events.unregister("pre_run_cell", magics.marks.before)
     shell.events.unregister("post_run_cell", magics.marks.after)
+    unregister(shell)
     if magics.bridge is not None:
         magics.bridge.close()
     for kind in ("line", "cell"):

@@ -1,13 +1,19 @@
 """A cell in the background."""
 
+import asyncio
 import concurrent.futures
+import contextlib
+from collections.abc import Generator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward_jupyter.present import interrupted, presented
 
 if TYPE_CHECKING:
+    from skyward_jupyter.live import LiveLine
+    from skyward_jupyter.sections import NodeSections
     from skyward_jupyter.sent import SentCell
+    from skyward_jupyter.tape import Tape
 
 __all__ = ["CellHandle", "Status"]
 
@@ -15,20 +21,32 @@ type Status = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
 class CellHandle:
-    """A cell that runs in the background, as `%%sky --noblock` gives it.
+    """A cell that runs in the background, as `%%sky --noblock` gives it. It can be awaited, too.
 
     The notebook's variables change when `result()` is called, and not before.
 
     Attributes:
-        number: its number in `%sky status`, which `%sky cancel` takes.
+        number: its number in `%sky status`, which `%sky cancel` and `%sky show` take.
         pool: name of its pool.
         code: its first line.
+        tape: what it has put out.
+        line: shows how far it is, and what came of it; None where a display cannot change any more, as in a terminal.
     """
 
-    def __init__(self, sent: "SentCell", number: int, pool: str, code: str, grace: float) -> None:
+    def __init__(
+        self,
+        sent: "SentCell",
+        number: int,
+        pool: str,
+        code: str,
+        grace: float,
+        tape: "Tape | NodeSections | None" = None,
+    ) -> None:
         self.number = number
         self.pool = pool
         self.code = code
+        self.tape = tape
+        self.line: LiveLine | None = None
         self._sent = sent
         self._grace = grace
         self._lock = Lock()
@@ -64,6 +82,23 @@ class CellHandle:
                 raise self._error
             return self._value
 
+    def __await__(self) -> Generator[Any, None, Any]:
+        """As `result()`, while the notebook's own tasks go on. Cancelling the wait leaves the work alone."""
+        return self._over().__await__()
+
+    async def _over(self) -> Any:
+        loop = asyncio.get_running_loop()
+        for run in self._sent.runs:
+            over = asyncio.Event()
+
+            def ended(_: object, over: asyncio.Event = over) -> None:
+                with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop was closed
+                    loop.call_soon_threadsafe(over.set)
+
+            run.future.add_done_callback(ended)
+            await over.wait()
+        return self.result()
+
     def cancel(self) -> str:
         """Stop the work on its nodes; a sentence on how that went."""
         return self._sent.stop(self._grace)
@@ -71,6 +106,11 @@ class CellHandle:
     def done(self) -> bool:
         """Whether the work is over."""
         return self._sent.done == len(self._sent.runs)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many runs are over, and how many there are."""
+        return self._sent.done, len(self._sent.runs)
 
     @property
     def status(self) -> Status:
@@ -94,6 +134,11 @@ class CellHandle:
             if any(each.failure is not None for each in results):
                 return True
         return False
+
+    def _ipython_display_(self) -> None:
+        if self.line is None:
+            raise NotImplementedError  # IPython shows it as anything else then
+        self.line.show()
 
     def __repr__(self) -> str:
         return f"<CellHandle: %%sky in the background on pool {self.pool!r}; .result() waits for it>"

@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import line_cell_magic, magics_class
 
 from skyward.config import load
-from skyward.errors import UsageError
+from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
@@ -19,6 +21,7 @@ from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
 from skyward_jupyter.traits import ConfiguredMagics
+from skyward_jupyter.underline import underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ COMMANDS = {
         "stop a cell in the background, by its number in `%sky status`; a task, or all of a cell, by `%sky tasks`",
     ),
     "config": ("[NAME]", "show every setting of cells and of a pool, its value, and where that comes from"),
+    "show": ("[CELL]", "show a cell in the background again: what it has put out, and how far it is; gives its handle"),
     "help": ("", "show this"),
 }
 """The subcommands of `%sky`: what they take, and what they do."""
@@ -84,7 +88,7 @@ class SkyMagics(ConfiguredMagics):
 
     @line_cell_magic
     def sky(self, line: str, cell: str | None = None) -> Any:
-        """Run a cell on the nodes of a pool: `%%sky [options]` on its first line. `%sky help` lists the options.
+        """Run a cell on the nodes of a pool: `%%sky [options]` on its first line.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
         `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `tasks`, `attach`, `reap` and `cancel` look
@@ -95,7 +99,8 @@ class SkyMagics(ConfiguredMagics):
 
     def _cell(self, line: str, cell: str) -> Any:
         settings = self._settings
-        options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
+        with underlined("%%sky", line):
+            options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
         if options.help:
             return self.help([])
         if not _has_code(cell):
@@ -115,7 +120,8 @@ class SkyMagics(ConfiguredMagics):
         if command not in COMMANDS:
             raise _unknown_command(command)
         run: Callable[[Sequence[str]], Any] = getattr(self, _METHODS.get(command, command))
-        return run(rest)
+        with underlined("%sky", line):
+            return run(rest)
 
     # The subcommands.
 
@@ -256,18 +262,43 @@ class SkyMagics(ConfiguredMagics):
         pools = [name] if name else dict.fromkeys([settings["pool"].value, *self._pools.names, *config.pools])
         _say(config_text(settings, config, pools, {each: self._pools.asked(each) for each in self._pools.names}))
 
+    def show(self, words: Sequence[str]) -> "CellHandle | None":
+        """Show a cell in the background again; its handle."""
+        names, _, _ = parse_words(words, "show", ())
+        number = _at_most_one(names, "show")
+        if not self._runner.background:
+            _say("There are no cells in the background. `%%sky --noblock` starts one.")
+            return None
+        handle = self._runner.background[-1] if number is None else _chosen(self._runner.background, number)
+        if handle.tape is not None and self.shell is not None:
+            handle.tape.replay(self.shell.display_pub)
+        return handle
+
     def help(self, words: Sequence[str]) -> None:
         """Show subcommands and options."""
         _none_of(parse_words(words, "help", ())[0], "help")
-        width = max(len(f"{name} {takes}") for name, (takes, _) in COMMANDS.items())
-        commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
-        cells = explain(option for option in OPTIONS if option.group == "cell")
-        _say(
-            "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
-            f"How the cell runs:\n{cells}\n\n"
-            f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
-            f"Pools:\n{commands}"
-        )
+        _say(_help_text())
+
+    def pool_names(self) -> list[str]:
+        """The pools there are, and those that a file describes."""
+        with suppress(SkywardError):
+            return list(dict.fromkeys([*self._pools.names, *load().pools]))
+        return self._pools.names
+
+
+def _help_text() -> str:
+    width = max(len(f"{name} {takes}") for name, (takes, _) in COMMANDS.items())
+    commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
+    cells = explain(option for option in OPTIONS if option.group == "cell")
+    return (
+        "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
+        f"How the cell runs:\n{cells}\n\n"
+        f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
+        f"Pools:\n{commands}"
+    )
+
+
+SkyMagics.sky.__doc__ = f"{dedent(f'        {SkyMagics.sky.__doc__}').strip()}\n\n{_help_text()}"  # for `%%sky?`
 
 
 def _say(text: str) -> None:
@@ -309,4 +340,4 @@ def _chosen(running: "Sequence[CellHandle]", number: str | None) -> "CellHandle"
     for handle in running:
         if str(handle.number) == number:
             return handle
-    raise UsageError(f"No cell {number!r} runs in the background; there is {listed}.")
+    raise UsageError(f"There is no cell {number!r} in the background; there is {listed}.")

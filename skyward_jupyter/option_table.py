@@ -231,6 +231,7 @@ OPTIONS: tuple[Option, ...] = (
         reading.capabilities,
         "names, such as gpu,highmem",
     ),
+    Option(("--by-node",), "by_node", "with --on all: a section of output for each node, the head's first"),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(
         ("--timeout",),

@@ -11,6 +11,7 @@ from skyward.errors import ProviderMissingError, SpecError, UsageError
 from skyward.specs import Needs
 from skyward.values import FrozenMap
 from skyward_jupyter.option_table import OPTIONS, Option
+from skyward_jupyter.underline import OptionError
 from skyward_kernel.pools import compute_fields
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class CellOptions:
         asked: what was asked of the pool: dotted path of a field of `Compute` to its value.
         on: which nodes.
         map: the variable whose elements the cell runs for.
+        by_node: whether each node has a section of the output.
         noblock: whether to return at once.
         resources, capabilities: what the cell asks of the node that it runs on.
         timeout: seconds the cell may run, or None for no limit.
@@ -41,6 +43,7 @@ class CellOptions:
     asked: Mapping[str, Any] = field(default_factory=FrozenMap)
     on: "On" = "one"
     map: str | None = None
+    by_node: bool = False
     noblock: bool = False
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
@@ -72,9 +75,8 @@ def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOpti
     """
     words, given, asked = _parse(split_line(line), OPTIONS, "%%sky")
     if words:
-        raise UsageError(
-            f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
-        )
+        text = f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
+        raise OptionError(text, words[:1])
     options = CellOptions(asked=asked, **{**defaults, **given})
     _check_together(options)
     return options
@@ -140,53 +142,58 @@ def _value(option: Option, texts: Sequence[str]) -> Any:
     if option.merge is not None:
         return option.merge([_read(option, text) for text in texts])
     if option.metavar and len(texts) > 1:
-        raise UsageError(f"{option.name} is given {len(texts)} times: keep one of them.")
+        raise OptionError(f"{option.name} is given {len(texts)} times: keep one of them.", option.flags, texts)
     return _read(option, texts[0]) if option.metavar else option.constant
 
 
 def _read(option: Option, text: str) -> Any:
     try:
         value = option.read(text)
-    except ProviderMissingError as error:
-        raise UsageError(f"{option.name} {text}: {error}") from None
-    except SpecError as error:
-        raise UsageError(f"{option.name} {text}: {error}") from None
+    except (ProviderMissingError, SpecError) as error:
+        raise OptionError(f"{option.name} {text}: {error}", option.flags, [text]) from None
     except ValueError:
         value = None
     if value is None or (isinstance(value, Sized) and not value):
         # The value of a variable may be a secret, so it is not repeated.
         shown = repr(text.partition("=")[0] if option.target == "image.env" else text)
-        raise UsageError(f"{option.name} takes {option.takes}, but got {shown}.")
+        raise OptionError(f"{option.name} takes {option.takes}, but got {shown}.", option.flags, [text])
     return value
 
 
 def _no_value(flag: str, options: Sequence[Option]) -> UsageError:
     option = next(option for option in options if flag.split("/")[0] in option.flags)
     if not option.metavar:
-        return UsageError(f"{option.name} takes no value.")
-    return UsageError(f"{option.name} needs a value: {option.takes}.")
+        return OptionError(f"{option.name} takes no value.", option.flags)
+    return OptionError(f"{option.name} needs a value: {option.takes}.", option.flags)
 
 
 def _unknown(word: str, options: Sequence[Option], command: str) -> UsageError:
     flag = word.partition("=")[0]
     if any(flag in option.flags for option in OPTIONS):
-        return UsageError(f"{flag} is an option of %%sky, and {command} does not take it: leave it out.")
+        return OptionError(f"{flag} is an option of %%sky, and {command} does not take it: leave it out.", [flag])
     known = {name.lstrip("-"): name for option in options for name in option.flags}
     close = get_close_matches(flag.lstrip("-"), known, n=1, cutoff=0.7)
     close = close or [name for name in known if len(flag) > 3 and name.startswith(flag.lstrip("-"))]
     if close:
-        return UsageError(f"{command} has no option {flag}; did you mean {known[close[0]]}?")
-    return UsageError(f"{command} has no option {flag}; `%sky help` lists them.")
+        return OptionError(f"{command} has no option {flag}; did you mean {known[close[0]]}?", [flag])
+    return OptionError(f"{command} has no option {flag}; `%sky help` lists them.", [flag])
 
 
 def _check_together(options: CellOptions) -> None:
     """Refuse options that contradict each other."""
     if options.map is not None and options.on != "one":
-        raise UsageError("--map spreads the elements over the nodes, so it does not go with --on: leave one out.")
+        text = "--map spreads the elements over the nodes, so it does not go with --on: leave one out."
+        raise OptionError(text, ["--map", "--on"], [options.map, str(options.on)])
     if options.needs and options.on != "one":
         asks = "--resources" if options.resources else "--capabilities"
-        raise UsageError(f"{asks} asks for any node that fits, so it does not go with --on: leave one out.")
+        text = f"{asks} asks for any node that fits, so it does not go with --on: leave one out."
+        raise OptionError(text, [asks, "--on"], [str(options.on)])
+    if options.by_node and options.on != "all":
+        text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
+        raise OptionError(text, ["--by-node"])
     if not options.capture and options.inputs is not None:
-        raise UsageError("-i takes variables along and --no-capture takes none: leave one of them out.")
+        text = "-i takes variables along and --no-capture takes none: leave one of them out."
+        raise OptionError(text, ["-i", "--in", "--no-capture"])
     if options.noblock and options.dry_run:
-        raise UsageError("--dry-run runs nothing, so there is nothing for --noblock: leave one of them out.")
+        text = "--dry-run runs nothing, so there is nothing for --noblock: leave one of them out."
+        raise OptionError(text, ["--dry-run", "--noblock"])

@@ -13,12 +13,15 @@ from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.footer import footer_of
 from skyward_jupyter.handle import CellHandle
+from skyward_jupyter.live import follow
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
 from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
+from skyward_jupyter.tape import Tape
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -31,6 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_LIMIT", "CellRunner"]
 
+REFRESH = 0.25
+"""Seconds between two looks at what nodes have put out, where it is put together."""
+
+KEPT = 5
+"""Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
+
 NO_LIMIT = 30 * 86400.0
 """Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
 
@@ -39,7 +48,7 @@ class CellRunner:
     """Runs the cells of one notebook.
 
     Attributes:
-        background: handles of the cells in the background, those that are over included until the next one starts.
+        background: handles of the cells in the background, oldest first; of those that are over the latest.
     """
 
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
@@ -141,23 +150,32 @@ class CellRunner:
             return meter(cell.done, len(runs), time.monotonic() - started)
 
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
-        sink = CellSink(self._shell, label=shape == "all", before=progress.stop)
+        tape = Tape() if options.noblock else None
+        sections = NodeSections(self._shell) if options.by_node else None
+        sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
         cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
-        footer = self._footer(runs, started, shown=settings.footer and options.footer and not options.quiet)
+        footed = settings.footer and options.footer and not options.quiet
+        footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
             pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
             runs.extend(compute.start(pending, on=options.on, sink=sink) for pending in pendings)
+            if sections is not None:
+                runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
-                return self._handle(cell, options, settings, raw)
+                handle = self._handle(cell, options, settings, raw, sections or tape)
+                if settings.show_progress and not options.quiet:
+                    follow(self._shell, handle, runs, footer=footed)
+                return handle
             if code.is_stream:
                 with footer:
                     for element in cell.items():
                         self._show(element)
                 return None
             with progress:
-                cell.wait()
+                while not cell.wait(None if sections is None else REFRESH):
+                    sink.refresh()
             with footer:
                 return cell.collect()
         except KeyboardInterrupt:
@@ -180,11 +198,14 @@ class CellRunner:
             if footer is not None:
                 self._publish(footer)
 
-    def _handle(self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str) -> CellHandle:
-        self.background = [handle for handle in self.background if not handle.done()]
+    def _handle(
+        self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str, tape: Tape | NodeSections | None
+    ) -> CellHandle:
+        over = [handle for handle in self.background if handle.done()]
+        self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
         number = max((handle.number for handle in self.background), default=0) + 1
         line = next(line.strip() for line in raw.splitlines() if line.strip())
-        handle = CellHandle(cell, number, options.pool, line, settings.interrupt_grace)
+        handle = CellHandle(cell, number, options.pool, line, settings.interrupt_grace, tape)
         self.background.append(handle)
         return handle
 

@@ -12,6 +12,8 @@ from skyward.worker.display import CLEAR_MIME
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from skyward_jupyter.tape import Tape
+
 __all__ = ["CellSink"]
 
 type StreamName = Literal["stdout", "stderr"]
@@ -28,11 +30,18 @@ class CellSink:
         shell: the shell of the cell.
         label: whether each line, and each display, says which node it is from.
         before: called before the first output of all.
+        tape: keeps what is put out; nothing is kept if None.
     """
 
     def __init__(
-        self, shell: "InteractiveShell", *, label: bool = False, before: Callable[[], object] | None = None
+        self,
+        shell: "InteractiveShell",
+        *,
+        label: bool = False,
+        before: Callable[[], object] | None = None,
+        tape: "Tape | None" = None,
     ) -> None:
+        self._tape = tape
         self._shell = shell
         self._label = label
         self._before = before
@@ -46,7 +55,7 @@ class CellSink:
             with self._lock:
                 text = self._labelled(node, stream, text)
         if text:
-            self._run(lambda: _write(stream, text))
+            self._put(stream, text)
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
@@ -55,13 +64,17 @@ class CellSink:
         if CLEAR_MIME in data:
             wait = bool(data[CLEAR_MIME].get("wait"))
             self._run(lambda: self._publisher.clear_output(wait))
+            if self._tape is not None:
+                self._tape.clear()
             return
         if self._label and not update:
             if set(data) == {"text/plain"} and "\n" not in data["text/plain"]:
                 self.output(node, "stdout", f"{data['text/plain']}\n")
                 return
             self.output(node, "stdout", "\n" if (node, "stdout") in self._begun else "")
-            self._run(lambda: _write("stdout", f"[node {node}]\n"))
+            self._put("stdout", f"[node {node}]\n")
+        if self._tape is not None:
+            self._tape.display(data, metadata, display_id, update)
         transient = {"display_id": display_id} if display_id is not None else {}
         self._run(lambda: self._publisher.publish(data=data, metadata=metadata, transient=transient, update=update))
 
@@ -69,12 +82,20 @@ class CellSink:
     def _publisher(self) -> Any:
         return self._shell.display_pub  # looked up each time: `%%capture` puts its own in place
 
+    def refresh(self) -> None:
+        """Nothing is put together here, so there is nothing to do."""
+
     def finish(self) -> None:
         """Write what stands on lines that were not ended."""
         with self._lock:
             rest, self._begun = self._begun, {}
         for (node, stream), text in rest.items():
-            self._run(partial(_write, stream, f"[node {node}] {_last_version(text)}\n"))
+            self._put(stream, f"[node {node}] {_last_version(text)}\n")
+
+    def _put(self, stream: StreamName, text: str) -> None:
+        if self._tape is not None:
+            self._tape.text(stream, text)
+        self._run(partial(_write, stream, text))
 
     def _labelled(self, node: int, stream: StreamName, text: str) -> str:
         whole, newline, rest = (self._begun.pop((node, stream), "") + text).rpartition("\n")

@@ -79,17 +79,23 @@ def test_an_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -
     assert cell.error[0] == "KeyboardInterrupt"
 
 
-def test_a_cell_in_the_background_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_cell_in_the_background_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     cell = kernel(
         f"%%sky --noblock\nimport os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
         "print('from the background')\nresult = 42"
     )
-    assert cell.data == ["<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"]
+    who = "Cell 1 in the background on pool 'default': "
+    assert cell.data == [f"{who}.result() waits for it, .cancel() stops it."]
     other = kernel(f"handle = _\nopen({str(go)!r}, 'w').close()\nprint('from here')\nhandle.result()")
     assert other.text() == "from here\n"
     assert cell.text() == "from the background\n"
     assert kernel("result").data == ["42"]
+    again = kernel("%sky show 1")
+    assert again.text() == "from the background\n"
+    assert again.data == [f"{who}done. .result() binds what it left."]
+    wait_for(lambda: kernel("1") and "update_display_data" in cell.types, "the line of the first cell to be updated")
+    assert cell.outputs[-1]["data"]["text/plain"] == again.data[0]
 
 
 def test_progress_leaves_nothing(kernel: Kernel, tmp_path: Path) -> None:

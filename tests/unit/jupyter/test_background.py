@@ -1,11 +1,14 @@
 """Cells in the background, and interrupts, on a pool that runs cells in this process."""
 
+import io
 import signal
 import threading
+from contextlib import redirect_stdout
 
 import pytest
 
 from skyward_jupyter.handle import CellHandle
+from skyward_jupyter.tape import Tape
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
 pytestmark = pytest.mark.unit
@@ -60,7 +63,7 @@ def test_cells_in_the_background_are_listed_and_cancelled(notebook: Notebook, co
     assert notebook("%sky cancel").shown_error == (
         "UsageError: Several cells run in the background: name one of 1, 2, or --all."
     )
-    assert notebook("%sky cancel 7").shown_error == "UsageError: No cell '7' runs in the background; there is 1, 2."
+    assert notebook("%sky cancel 7").shown_error == "UsageError: There is no cell '7' in the background; there is 1, 2."
     assert notebook("%sky cancel 1").out == "Cell 1: the work on node 0 was stopped.\n"
     assert notebook("%sky cancel").out == "Cell 2: the work on node 0 was stopped.\n"
     assert notebook("%sky cancel --all").out == "No cell runs in the background.\n"
@@ -93,3 +96,74 @@ def test_an_interrupt_while_the_pool_opens(notebook: Notebook, compute: Pools, m
             "Interrupted: pool 'default' was not opened, and its machines were given back."
         )
     assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
+
+
+def test_a_cell_in_the_background_can_be_awaited(notebook: Notebook, compute: Pools) -> None:
+    compute.hold = True
+    notebook("xs = [1, 2]")
+    notebook("handle = None")
+    notebook.shell.user_ns["handle"] = notebook("%%sky --noblock --map xs\nxs * 2").result
+    runs = compute.made[0].runs
+
+    def finish() -> None:
+        for run in runs:
+            run.finish()
+
+    threading.Timer(0.05, finish).start()
+    assert notebook("import asyncio\nasync def two(): return await asyncio.gather(handle, handle)").error is None
+    assert notebook("await two()").result == [[2, 4], [2, 4]]
+    notebook.shell.user_ns["broken"] = notebook("%%sky --noblock\n1 / 0").result
+    compute.made[0].runs[-1].finish()
+    assert isinstance(notebook("await broken").error, ZeroDivisionError)
+
+
+def test_a_cell_in_the_background_is_shown_again(notebook: Notebook, compute: Pools) -> None:
+    assert notebook("%sky show").out == "There are no cells in the background. `%%sky --noblock` starts one.\n"
+    first = notebook("%%sky --noblock\nprint('hello')\n1").result
+    compute.hold = True
+    second = notebook("%%sky --noblock\nprint('later')").result
+    again = notebook("%sky show 1")
+    assert (again.out.splitlines()[0], again.result) == ("hello", first)
+    assert notebook("%sky show").result is second, "the latest one"
+    compute.made[0].runs[-1].finish()
+    assert "later\n" in notebook("%sky show 2").out
+    assert notebook("%sky show 9").shown_error == "UsageError: There is no cell '9' in the background; there is 1, 2."
+
+
+def test_some_cells_that_are_over_are_kept(notebook: Notebook) -> None:
+    for _ in range(9):
+        notebook("%%sky --noblock\nx = 1")
+    assert [line.split()[0] for line in notebook("%sky status").out.splitlines()[-6:]] == ["4", "5", "6", "7", "8", "9"]
+
+
+def test_what_is_kept_of_the_output_is_bounded() -> None:
+    tape, shown = Tape(), io.StringIO()
+    for number in range(3000):
+        tape.text("stdout", f"{number} {'x' * 1000}\n")
+    with redirect_stdout(shown):
+        tape.replay(None)
+    lines = shown.getvalue().splitlines()
+    assert lines[0] == "[... what came before was not kept]"
+    assert lines[-1].startswith("2999 ")
+    assert len(shown.getvalue()) < 2_100_000
+
+
+class Shown:
+    """Takes displays."""
+
+    def __init__(self) -> None:
+        self.data: list[object] = []
+
+    def publish(self, data: object, metadata: object) -> None:
+        self.data.append(data)
+
+
+def test_displays_are_kept_as_they_are_in_the_end() -> None:
+    tape, shown = Tape(), Shown()
+    tape.display({"text/plain": "gone"}, {}, None, update=False)
+    tape.clear()
+    tape.display({"text/plain": "10 %"}, {}, "bar", update=False)
+    tape.display({"text/plain": "figure"}, {}, None, update=False)
+    tape.display({"text/plain": "100 %"}, {}, "bar", update=True)
+    tape.replay(shown)
+    assert shown.data == [{"text/plain": "100 %"}, {"text/plain": "figure"}]

@@ -1,0 +1,102 @@
+"""What a cell in the background has put out so far, so that it can be shown again."""
+
+import sys
+from collections import deque
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Literal
+
+__all__ = ["Tape"]
+
+LONGEST = 1 << 20
+"""Characters of text that are kept, the last ones."""
+
+MOST = 100
+"""Displays that are kept, the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Display:
+    data: dict[str, Any]
+    metadata: dict[str, Any]
+    display_id: str | None
+
+
+@dataclass(slots=True)
+class _Text:
+    stream: Literal["stdout", "stderr"]
+    parts: list[str]
+
+
+class Tape:
+    """Keeps texts and displays, in order. It may be used from any thread."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[_Text | _Display] = deque()
+        self._length = 0
+        self._displays = 0
+        self._cut = False
+        self._lock = Lock()
+
+    def text(self, stream: Literal["stdout", "stderr"], text: str) -> None:
+        """The cell wrote."""
+        with self._lock:
+            last = self._pieces[-1] if self._pieces else None
+            if isinstance(last, _Text) and last.stream == stream and len(last.parts) < 100:
+                last.parts.append(text)
+            else:
+                self._pieces.append(_Text(stream, [text]))
+            self._length += len(text)
+            self._shorten()
+
+    def display(self, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool) -> None:
+        """The cell displayed something, or displayed it anew."""
+        new = _Display(data, metadata, display_id)
+        with self._lock:
+            if update:
+                known = (n for n, old in enumerate(self._pieces) if isinstance(old, _Display))
+                for position in [n for n in known if self._pieces[n].display_id == display_id]:  # type: ignore[union-attr]  # displays only
+                    self._pieces[position] = new
+                return
+            self._pieces.append(new)
+            self._displays += 1
+            self._shorten()
+
+    def clear(self) -> None:
+        """The cell took back what it had put out."""
+        with self._lock:
+            self._pieces.clear()
+            self._length = self._displays = 0
+            self._cut = False
+
+    def pieces(self) -> "list[tuple[Literal['stdout', 'stderr', 'display'], str | dict[str, Any]]]":
+        """What is kept, in order: texts with their stream, and the data of displays."""
+        found: list[tuple[Literal["stdout", "stderr", "display"], str | dict[str, Any]]] = []
+        with self._lock:
+            if self._cut:
+                found.append(("stdout", "[... what came before was not kept]\n"))
+            for piece in self._pieces:
+                if not isinstance(piece, _Text):
+                    found.append(("display", piece.data))
+                elif found and found[-1][0] == piece.stream:
+                    found[-1] = (piece.stream, f"{found[-1][1]}{''.join(piece.parts)}")
+                else:
+                    found.append((piece.stream, "".join(piece.parts)))
+        return found
+
+    def replay(self, publisher: Any) -> None:
+        """Put all of it out again, in the cell that runs now."""
+        for stream, content in self.pieces():
+            if isinstance(content, str):
+                (sys.stderr if stream == "stderr" else sys.stdout).write(content)
+            else:
+                publisher.publish(data=content, metadata={})
+
+    def _shorten(self) -> None:
+        while len(self._pieces) > 1 and (self._length > LONGEST or self._displays > MOST):
+            gone = self._pieces.popleft()
+            self._cut = True
+            if isinstance(gone, _Text):
+                self._length -= sum(map(len, gone.parts))
+            else:
+                self._displays -= 1

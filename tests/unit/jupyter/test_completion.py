@@ -1,0 +1,76 @@
+"""TAB and `?` behind `%%sky` and `%sky`."""
+
+from typing import Any
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+
+from skyward_jupyter import load_ipython_extension, unload_ipython_extension
+from skyward_jupyter.completion import offered
+from skyward_jupyter.magics import COMMANDS
+from skyward_jupyter.option_table import OPTIONS
+from skyward_kernel.pools import PoolManager
+from tests.unit.config.conftest import Write, project
+
+pytestmark = pytest.mark.unit
+
+__all__ = ["project"]  # a fixture
+
+FLAGS = {flag for option in OPTIONS for flag in option.flags if flag.startswith("--")}
+
+
+def words(text: str) -> set[str]:
+    return set(offered(text, COMMANDS, lambda: ["default", "train"], lambda: ["xs", "model"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "some", "none_of"),
+    [
+        ("%%sky ", FLAGS, {"train", "up"}),
+        ("%%sky --nodes 2 --n", FLAGS - {"--nodes"}, {"--nodes"}),
+        ("%%sky --pip numpy --p", {"--pip", "--policy", "--provider"}, set()),
+        ("%%sky --on ", {"one", "all", "head"}, FLAGS),
+        ("%%sky --on=a", {"one", "all", "head"}, FLAGS),
+        ("%%sky --pool t", {"default", "train"}, FLAGS),
+        ("%%sky --map ", {"xs", "model"}, FLAGS),
+        ("%%sky -i xs,m", {"xs", "model"}, FLAGS),
+        ("%%sky --gpu ", {"A100", "H100", "T4"}, FLAGS),
+        ("%%sky --provider ", {"local", "ssh"}, FLAGS),
+        ("%%sky --policy ", {"pressure", "binpack"}, FLAGS),
+        ("%%sky --executor ", {"thread", "process"}, FLAGS),
+        ("%%sky --nodes ", set(), FLAGS),
+        ("%sky ", set(COMMANDS), FLAGS),
+        ("%sky st", set(COMMANDS), FLAGS),
+        ("%sky down ", {"default", "train"}, FLAGS),
+        ("%sky up ", {"default", "train", "--nodes"}, {"--map", "--on"}),
+        ("%sky up train --allocation ", {"spot", "on-demand"}, {"--nodes", "train"}),
+    ],
+)
+def test_what_is_offered(text: str, some: set[str], none_of: set[str]) -> None:
+    found = words(text)
+    assert some <= found
+    assert not none_of & found
+
+
+def test_the_shell_completes_and_explains(
+    shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch, project: Write
+) -> None:
+    project("[pools.train]\nnodes = 2")
+    monkeypatch.setattr("skyward_kernel.pools._resident", pools)
+    load_ipython_extension(shell)
+    one: Any = shell
+
+    def completed(line: str, rest: str = "") -> list[str]:
+        """What a front end offers at the end of the first line of a cell."""
+        with provisionalcompleter():
+            return [each.text for each in one.Completer.completions(line + rest, len(line))]
+
+    assert completed("%%sky --nob", "\nx = 1") == ["--noblock"]
+    assert completed("%%sky --pool tr", "\nx = 1") == ["train"]
+    assert completed("%sky dec") == ["decisions"]
+    shown = one.object_inspect_text("%%sky")
+    assert "Run a cell on the nodes of a pool" in shown
+    assert "--noblock" in shown
+    unload_ipython_extension(shell)
+    assert "--noblock" not in completed("%%sky --nob")

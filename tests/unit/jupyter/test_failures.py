@@ -1,0 +1,31 @@
+"""A cell that fails in several places: what is the same is shown once."""
+
+import pytest
+
+from tests.unit.jupyter.conftest import Notebook
+
+pytestmark = pytest.mark.unit
+
+
+def test_errors_beside_the_first_are_named(notebook: Notebook) -> None:
+    notebook("xs = list(range(9))")
+    lines = notebook("%%sky --map xs\n1 / xs if xs == 0 else [][xs]").shown_error.splitlines()
+    assert lines[3] == "ZeroDivisionError: division by zero"
+    assert lines[4] == "9 of 9 runs failed."
+    assert lines[5:] == ["8 runs on node 0: IndexError: list index out of range"]
+    lines = notebook("%%sky --map xs\n{}[xs]").shown_error.splitlines()
+    assert lines[5:] == [f"Node 0: KeyError: {n}" for n in range(1, 6)] + ["... and 3 more."]
+
+
+def test_what_is_the_same_everywhere_is_shown_once(notebook: Notebook) -> None:
+    lines = notebook("%%sky --nodes 3 --on all\n1 / 0").shown_error.splitlines()
+    assert lines[3:] == ["ZeroDivisionError: division by zero", "3 of 3 runs failed.", "The same in 2 runs on node 0."]
+
+
+def test_an_error_of_another_line_has_its_traceback(notebook: Notebook) -> None:
+    notebook("xs = [0, 1, 2]")
+    shown = notebook("%%sky --map xs\nif xs:\n    {}['missing']\n1 / xs").shown_error
+    first, second = shown.split("Traceback (most recent call last on node 0):\n")[1:]
+    assert first.splitlines()[-2:] == ["ZeroDivisionError: division by zero", "3 of 3 runs failed."]
+    assert second.splitlines()[0].endswith("line 3, in <module>")
+    assert second.splitlines()[-2:] == ["KeyError: 'missing'", "The same on node 0."]
