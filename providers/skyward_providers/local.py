@@ -89,6 +89,7 @@ class Local:
 class _LocalProvider:
     def __init__(self, settings: Local) -> None:
         self._settings = settings
+        self._outlives = getattr(settings, "outlives", False)  # settings in a journal may be of a version without it
         self._random = random.Random(settings.seed)
         self._numbers = itertools.count(1)
         # Linux answers on all of 127/8, so every node of every pool can have an address of its own.
@@ -140,7 +141,7 @@ class _LocalProvider:
         return instance
 
     def _access(self, host: str, directory: Path) -> Access:
-        if not self._settings.outlives:
+        if not self._outlives:
             return LocalAccess(host, str(directory))
         # Entered like any machine that stays: by a command, and that of this machine only runs what it is given.
         command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes")
@@ -150,7 +151,7 @@ class _LocalProvider:
         """The machine, which is up from the start. One that outlived another process is its directory."""
         known = self._instances.get(instance_id)
         directory = _directory(Path(cluster.specific["directory"]), _number(instance_id))
-        if known is None and self._settings.outlives and directory.is_dir():
+        if known is None and self._outlives and directory.is_dir():
             known = Instance(instance_id, "running", self._access("127.0.0.1", directory))
             self._instances[instance_id] = known
         return cluster, known
@@ -159,7 +160,7 @@ class _LocalProvider:
         """The machines that have a directory. Unless they outlive it, processes end with the one that started them."""
         root = Path(cluster.specific["directory"])
         machines = await _aside(lambda: sorted(root.glob("machine-*")))
-        status: InstanceStatus = "running" if self._settings.outlives else "exited"
+        status: InstanceStatus = "running" if self._outlives else "exited"
         return [Instance(each.name.replace("machine", "local"), status) for each in machines]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:

@@ -82,3 +82,11 @@ def test_nodes_that_outlive_their_client_are_on_linux_only(monkeypatch: pytest.M
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(SpecError, match="on Linux only: leave outlives=True out"):
         Local(outlives=True)
+
+
+def test_pools_of_a_version_without_outlives_can_be_reaped() -> None:
+    """Their settings are in the journal, as that version wrote them."""
+    old = Local.__new__(Local)
+    for name in ("hourly_price", "boot_time", "fail_rate", "seed"):
+        object.__setattr__(old, name, getattr(Local(), name))
+    assert len(provisioned(old, 1)) == 1
