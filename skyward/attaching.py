@@ -21,7 +21,8 @@ def attach(name: str) -> "Compute":
     pool's collections hold, tasks that run. `recovered` lists the tasks whose end that process did not hear of, or
     had no time to confirm, with their results and what they printed meanwhile. What it had not sent yet is lost.
 
-    Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to.
+    Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to, unless they are
+    told to outlive it: `sky.Local(outlives=True)`.
 
     Raises:
         UsageError: there is no such pool on record, or its owner lives.

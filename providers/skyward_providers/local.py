@@ -1,12 +1,14 @@
 """`sky.Local()`: nodes that are worker processes on this machine. The default, and all that a first try needs."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import platform
 import random
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,11 +17,24 @@ from functools import partial
 from pathlib import Path
 
 from skyward.errors import ProvisioningError, SpecError
-from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
+from skyward.provider import (
+    Access,
+    Cluster,
+    ExecAccess,
+    Instance,
+    InstanceStatus,
+    InstanceType,
+    LocalAccess,
+    Offer,
+    Provider,
+)
 from skyward.specs import Spec
 from skyward.values import number, whole
 
 __all__ = ["Local"]
+
+_ENTER = "import os, sys; os.closerange(3, os.sysconf('SC_OPEN_MAX')); os.execvp(sys.argv[1], sys.argv[1:])"
+"""Runs a command without our descriptors: what stays must not keep the far ends of our pipes open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,8 @@ class Local:
         boot_time: seconds until a node is there.
         fail_rate: the part of the nodes that do not come, from 0 to 1.
         seed: of which nodes those are.
+        outlives: whether nodes outlive the process that opened them, as machines of a cloud do: until their lease is
+            over (`ttl=`), another process can have them with `sky.attach`. On Linux.
 
     Raises:
         SpecError: a value is not such a number.
@@ -45,6 +62,7 @@ class Local:
     boot_time: float = 0.0
     fail_rate: float = 0.0
     seed: int = 0
+    outlives: bool = False
 
     def __post_init__(self) -> None:
         number(self.hourly_price, "hourly_price", zero=True)
@@ -53,6 +71,10 @@ class Local:
         if self.fail_rate > 1:
             raise SpecError(f"fail_rate must be from 0 to 1, such as 0.2, but got {self.fail_rate!r}.")
         whole(self.seed, "seed", least=0)
+        if not isinstance(self.outlives, bool):
+            raise SpecError(f"outlives must be True or False, but got {self.outlives!r}.")
+        if self.outlives and sys.platform != "linux":
+            raise SpecError("Local nodes outlive the process that opened them on Linux only: leave outlives=True out.")
 
     @property
     def name(self) -> str:
@@ -67,6 +89,7 @@ class Local:
 class _LocalProvider:
     def __init__(self, settings: Local) -> None:
         self._settings = settings
+        self._outlives = getattr(settings, "outlives", False)  # settings in a journal may be of a version without it
         self._random = random.Random(settings.seed)
         self._numbers = itertools.count(1)
         # Linux answers on all of 127/8, so every node of every pool can have an address of its own.
@@ -101,15 +124,15 @@ class _LocalProvider:
         return cluster, [self._make(cluster) for _ in range(came)]
 
     def _make(self, cluster: Cluster) -> Instance:
-        number = next(self._numbers)
-        directory = Path(cluster.specific["directory"]) / f"machine-{number}"
+        root = Path(cluster.specific["directory"])
+        number = next(each for each in self._numbers if not _directory(root, each).exists())
+        directory = _directory(root, number)
         directory.mkdir()
         host = f"{self._subnet}.{1 + (number - 1) % 254}" if self._subnet else "127.0.0.1"
-        access = LocalAccess(host, str(directory))
         instance = Instance(
             f"local-{number}",
             "running",
-            access,
+            self._access(host, directory),
             address=host,
             interface="lo",
             hourly_price=self._settings.hourly_price,
@@ -117,26 +140,55 @@ class _LocalProvider:
         self._instances[instance.id] = instance
         return instance
 
+    def _access(self, host: str, directory: Path) -> Access:
+        if not self._outlives:
+            return LocalAccess(host, str(directory))
+        # Entered like any machine that stays: by a command, and that of this machine only runs what it is given.
+        command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes")
+        return ExecAccess(command, f"this machine ({directory.name})", str(directory), python=sys.executable)
+
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """The machine, which is up from the start."""
-        return cluster, self._instances.get(instance_id)
+        """The machine, which is up from the start. One that outlived another process is its directory."""
+        known = self._instances.get(instance_id)
+        directory = _directory(Path(cluster.specific["directory"]), _number(instance_id))
+        if known is None and self._outlives and directory.is_dir():
+            known = Instance(instance_id, "running", self._access("127.0.0.1", directory))
+            self._instances[instance_id] = known
+        return cluster, known
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
-        """The machines that have a directory. The processes on them end with the one that started them."""
-        directory = Path(cluster.specific["directory"])
-        machines = await _aside(lambda: sorted(directory.glob("machine-*")))
-        return [Instance(each.name.replace("machine", "local"), "exited") for each in machines]
+        """The machines that have a directory. Unless they outlive it, processes end with the one that started them."""
+        root = Path(cluster.specific["directory"])
+        machines = await _aside(lambda: sorted(root.glob("machine-*")))
+        status: InstanceStatus = "running" if self._outlives else "exited"
+        return [Instance(each.name.replace("machine", "local"), status) for each in machines]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        """Remove the directories."""
+        """End what still runs, and remove the directories."""
         for instance_id in instance_ids:
-            instance = self._instances.pop(instance_id, None)
-            if instance is not None and isinstance(instance.access, LocalAccess):
-                await _remove(instance.access.directory)
+            self._instances.pop(instance_id, None)
+            directory = _directory(Path(cluster.specific["directory"]), _number(instance_id))
+            await _aside(partial(_end_workers, directory))
+            await _remove(str(directory))
 
     async def teardown(self, cluster: Cluster) -> None:
         """Remove the pool's directory."""
         await _remove(cluster.specific["directory"])
+
+
+def _directory(root: Path, number: int) -> Path:
+    return root / f"machine-{number}"
+
+
+def _number(instance_id: str) -> int:
+    return int(instance_id.removeprefix("local-"))
+
+
+def _end_workers(directory: Path) -> None:
+    """End the workers that have outlived their client, with all that they started."""
+    for noted in directory.glob("nodes/*/pid"):
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is not up yet
+            os.killpg(int(noted.read_text()), signal.SIGKILL)
 
 
 async def _remove(directory: str) -> None:

@@ -1,0 +1,98 @@
+"""Local nodes that outlive the process that opened them: another one attaches to them, or gives them back."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import skyward as sky
+from skyward.journal import data_directory
+from tests.local.conftest import Wait
+
+pytestmark = [
+    pytest.mark.local,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux"),
+]
+
+CLIENT = """
+import faulthandler, os, sys, time
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def waits(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return "done all the same"
+
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, name="left", ttl=60).open()
+left = waits(sys.argv[1]) > pool
+while not pool.logs(tail=1):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+
+
+def client_that_dies(go: Path) -> None:
+    """Run one that leaves a pool with a task that waits for a file."""
+    done = subprocess.run([sys.executable, "-c", CLIENT, go], capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def workers() -> list[int]:
+    """The workers on this machine that are of our journal."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if "skyward.worker" in " ".join(process.info["cmdline"] or ()):
+            try:
+                cwd = process.cwd()
+            except psutil.Error:
+                continue
+            if cwd.startswith(os.environ["TMPDIR"]):
+                found.append(process.pid)
+    return found
+
+
+def nothing_left() -> bool:
+    """Whether no worker, no directory and no record is there."""
+    directories = list(Path(os.environ["TMPDIR"]).glob("skyward-left-*"))
+    return not workers() and not directories and not list((data_directory() / "pools").iterdir())
+
+
+def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path, wait_for: Wait) -> None:
+    client_that_dies(tmp_path / "go")
+    assert len(workers()) == 2
+    with sky.attach("left") as pool:
+        (task,) = pool.recovered
+        (tmp_path / "go").touch()
+        assert task.result() == "done all the same"
+        assert [node.state for node in pool.snapshot().nodes] == ["active", "active"]
+        pool.resize(3)  # a machine more, beside those that were there
+        wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
+    wait_for(nothing_left, "the end of all that was left")
+
+
+def test_what_is_left_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
+    client_that_dies(tmp_path / "go")
+    assert len(workers()) == 2
+    (done,) = sky.reap(["left"])
+    assert not done.error
+    wait_for(nothing_left, "the end of all that was left")
+
+
+def test_a_pool_that_is_closed_leaves_nothing(wait_for: Wait) -> None:
+    with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left"):
+        assert len(workers()) == 1
+    wait_for(nothing_left, "the end of the node")
