@@ -9,29 +9,37 @@ of a real pool is not in these figures.
 import json
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from skyward.control.costing import CellCost
 from skyward.control.origin import Origin
 from skyward.control.snapshot import NodeView, PoolReport, PoolSnapshot, TaskView
+from skyward.metrics import NodeMetrics
 from skyward_kernel.projection import changes, encode, project
 from skyward_kernel.publisher import Publisher
 
 NODES, TASKS, LISTED, SECONDS = 1000, 10_000, 1000, 10.0
 
 
+def _node(rank: int, now: float) -> NodeView:
+    state: Literal["active", "draining"] = "draining" if rank % 50 == 7 else "active"
+    used = NodeMetrics("machine", 4.0 + rank % 3, 8.0, 2 * 2**30, 8 * 2**30)
+    plain = NodeView(rank, state, "ready", f"10.0.{rank // 256}.{rank % 256}", 8, 8, 0, "default", 2.5, 60.0)
+    return replace(plain, machine=rank, kind="aws a100 us-east-1a spot", asked_at=now, metrics=used)
+
+
 class Pool:
     """A pool of many nodes, of which a few change whenever it is looked at."""
 
+    recovered = ()
+    is_open = False
+
     def __init__(self) -> None:
         self.revision = 0
-        self._nodes = [
-            NodeView(
-                rank, "active", "ready", f"10.0.{rank // 256}.{rank % 256}", 8, 8, 0, "default", 2.5, 60.0, machine=rank
-            )
-            for rank in range(NODES)
-        ]
+        now = time.time()
+        self._nodes = [_node(rank, now) for rank in range(NODES)]
         cell = Origin(7, "cell", "train(lr)")
-        self._tasks = tuple(TaskView(n, "run_cell", "running", n % NODES, cell, 1.0, 2.0) for n in range(LISTED))
+        self._tasks = tuple(TaskView(n, "run_cell", "running", n % NODES, cell, now, now) for n in range(LISTED))
 
     def report(self, **_: Any) -> PoolReport:
         """The pool now."""
@@ -39,8 +47,11 @@ class Pool:
         for rank in range(self.revision % 10, NODES, 100):
             self._nodes[rank] = replace(self._nodes[rank], busy=self.revision % 8)
         counts = TASKS, NODES, self.revision, 0
-        snapshot = PoolSnapshot("default", "ready", "aws", tuple(self._nodes), *counts, 1, NODES, NODES, at=time.time())
-        return PoolReport(snapshot, (), self._tasks, ())
+        snapshot = PoolSnapshot(
+            "default", "ready", "aws", tuple(self._nodes), *counts, 1, NODES, NODES, at=time.time(), per_hour=2500.0
+        )
+        cost = CellCost(self._tasks[0].origin or Origin(7), TASKS, self.revision * 0.5)
+        return PoolReport(snapshot, (), self._tasks, (), (cost,))
 
 
 class Pools:

@@ -48,7 +48,17 @@ def main() -> int:
     for leftover in (FOLDER / "dist" / "schemas").rglob("*.orig"):
         leftover.unlink()
     NOTE.write_text(f"{digest()}\n")
+    _show()
     return 0
+
+
+def _show() -> None:
+    """Have the JupyterLab of this environment show what was built: an editable install has copied what there was."""
+    installed = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "skyward-panel"
+    if installed.is_dir():
+        shutil.rmtree(installed)
+        shutil.copytree(FOLDER / "dist", installed)
+        shutil.copy(FOLDER / "install.json", installed)
 
 
 def _read(path: Path) -> str:

@@ -146,6 +146,13 @@ class Compute(Shared, Heard, Shown):
         _open.discard(self)
         self._was_closed()
 
+    def leave(self) -> bool:
+        """Have the nodes outlive this process, under their lease, for `sky.attach`; False where none of them can."""
+        if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
+            return False
+        _open.discard(self)
+        return True
+
     def __enter__(self) -> Self:
         self.open()
         self._scope = current_pool.set(self)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.control.origin import Origin, current_origin
 from skyward.errors import UsageError
+from skyward.provider import provider_names
 from skyward_jupyter.option_table import POOL_OPTIONS
 from skyward_jupyter.options import parse_words
 from skyward_kernel.bridge import PanelBridge, PoolForm
@@ -16,12 +17,7 @@ if TYPE_CHECKING:
     from skyward.reaping import Orphan
     from skyward_kernel.pools import PoolManager
 
-__all__ = ["FORM", "CellMarks", "connect", "open_pool", "read_options"]
-
-FORM = tuple(
-    FormField(option.name, option.metavar, option.help, option.choices, option.takes) for option in POOL_OPTIONS
-)
-"""The fields of a new pool: the options of `%sky up`."""
+__all__ = ["CellMarks", "connect", "fields", "open_pool", "read_options"]
 
 _LONGEST = 80
 
@@ -31,8 +27,17 @@ def connect(shell: "InteractiveShell", pools: "PoolManager") -> PanelBridge | No
     kernel: Any = getattr(shell, "kernel", None)
     if getattr(kernel, "comm_manager", None) is None:
         return None
-    form = PoolForm(FORM, read_options, lambda name, options: open_pool(pools, name, options))
+    form = PoolForm(fields(), read_options, lambda name, options: open_pool(pools, name, options))
     return PanelBridge(kernel, pools, form, _orphans)
+
+
+def fields() -> tuple[FormField, ...]:
+    """The fields of a new pool: the options of `%sky up`."""
+    choices = {"--provider": provider_names()}
+    return tuple(
+        FormField(each.name, each.metavar, each.help, choices.get(each.name, each.choices), each.takes)
+        for each in POOL_OPTIONS
+    )
 
 
 def _orphans() -> "Iterable[Orphan]":

@@ -75,6 +75,9 @@ class PanelBridge:
         self._listed = _Listed()
         kernel.comm_manager.register_target(COMMAND_TARGET, self._opened)
         kernel.comm_manager.register_comm(self._listed)
+        self._shut_down = kernel.do_shutdown
+        kernel.do_shutdown = self._shutting_down
+        self._pools = pools
         self._publisher.look_once()  # a panel that is open already learns that there is something to connect to
 
     def close(self) -> None:
@@ -82,11 +85,18 @@ class PanelBridge:
         with contextlib.suppress(KeyError):
             self._kernel.comm_manager.unregister_target(COMMAND_TARGET, self._opened)
             self._kernel.comm_manager.unregister_comm(self._listed)
+        self._kernel.do_shutdown = self._shut_down
         with self._lock:
             clients, self._clients = self._clients, {}
         for comm in clients.values():
             comm.close()
         self._publisher.stop()
+
+    def _shutting_down(self, restart: bool) -> Any:
+        """The kernel is about to end. Where another takes its place, that one finds the pools that can live on."""
+        if restart:
+            self._pools.leave()
+        return self._shut_down(restart)
 
     def _opened(self, comm: Any, message: Mapping[str, Any]) -> None:
         """A panel connects."""

@@ -178,6 +178,14 @@ class PoolManager:
             _close(resident.compute)
         return list(residents)
 
+    def leave(self) -> list[str]:
+        """Forget the pools whose nodes outlive this kernel, for the one that takes its place. Their names."""
+        left = [name for name in self.names if (compute := self.find(name)) is not None and compute.leave()]
+        with self._lock:
+            for name in left:
+                self._pools.pop(name, None)
+        return left
+
     def scale(self, name: str, nodes: NodesLike) -> Nodes:
         """Change how many nodes a pool has.
 

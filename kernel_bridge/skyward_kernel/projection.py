@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from skyward.control.costing import CellCost
 from skyward.control.decisions import DecisionEvent
 from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
 from skyward.provider import Access, LocalAccess, SSHAccess
@@ -13,6 +14,7 @@ from skyward_kernel.rows import (
     KEPT,
     LOGS,
     ROWS,
+    CellRow,
     DecisionRow,
     GaugeRow,
     NodeRow,
@@ -76,6 +78,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
     nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
     gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
     tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
+    cells = ((f"{name}/{each.origin.number}.{each.origin.cell}", _cell(name, each)) for each in report.cells)
     decisions = ((f"{name}/{event.number}", _decision(name, event)) for event in report.decisions)
     output = ((f"{name}/{piece.number}", _output(name, piece)) for piece in report.output)
     return PanelState(
@@ -84,6 +87,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
             "nodes": dict(nodes),
             "gauges": dict(gauges),
             "tasks": dict(tasks),
+            "cells": dict(cells),
             "decisions": _grown(before["decisions"], decisions, KEPT["decisions"]),
             "points": _grown(before["points"], _point(snapshot, pool, before["points"]), KEPT["points"]),
             "output": _grown(before["output"], output, KEPT["output"]),
@@ -153,7 +157,7 @@ def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[
 
 
 _of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=1)
-_of_task = _same_names(TaskRow, {}, left=3)
+_of_task = _same_names(TaskRow, {}, left=4)
 
 
 def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
@@ -227,8 +231,18 @@ def _share(part: float | None, whole: float | None) -> float | None:
 def _task(pool: str, view: TaskView) -> TaskRow:
     origin = view.origin
     cell = (None, "", "") if origin is None else (origin.number, origin.cell, origin.code)
-    values = (*_of_task(view), *cell)
+    values = (*_of_task(view), 0.0 if view.ended_at is None else _cents(view.cost), *cell)
     return TaskRow(pool, *values)
+
+
+def _cell(pool: str, account: CellCost) -> CellRow:
+    origin = account.origin
+    return CellRow(pool, origin.number, origin.cell, origin.code, account.tasks, _cents(account.cost))
+
+
+def _cents(usd: float) -> float:
+    """An amount as finely as it is shown, so that it is not sent again for what nobody sees."""
+    return round(usd, 4 if usd < 0.1 else 2)
 
 
 def _decision(pool: str, event: DecisionEvent) -> DecisionRow:

@@ -11,6 +11,7 @@ __all__ = [
     "KEPT",
     "LOGS",
     "ROWS",
+    "CellRow",
     "DecisionRow",
     "GaugeRow",
     "NodeRow",
@@ -90,7 +91,10 @@ class GaugeRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins."""
+    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins.
+
+    `cost`: USD, once it is over; while it runs, it grows with time alone.
+    """
 
     pool: str
     number: int
@@ -103,6 +107,7 @@ class TaskRow:
     seconds: float | None
     yielded: int
     reason: str
+    cost: float
     cell: int | None
     cell_id: str
     code: str
@@ -159,6 +164,18 @@ class OutputRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CellRow:
+    """What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait."""
+
+    pool: str
+    cell: int
+    cell_id: str
+    code: str
+    tasks: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
 class OrphanRow:
     """A pool that a process has left behind, by its id. Its nodes end by themselves at `ends_at`, or after their work.
 
@@ -176,7 +193,7 @@ class OrphanRow:
     attachable: bool
 
 
-type Row = PoolRow | NodeRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | OrphanRow
+type Row = PoolRow | NodeRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | CellRow | OrphanRow
 
 ROWS: Mapping[str, type] = {
     "pools": PoolRow,
@@ -186,6 +203,7 @@ ROWS: Mapping[str, type] = {
     "decisions": DecisionRow,
     "points": PointRow,
     "output": OutputRow,
+    "cells": CellRow,
     "orphans": OrphanRow,
 }
 """The tables of the panel's state."""

@@ -29,9 +29,9 @@ const COMMANDS = {
 const LOAD = '%load_ext skyward';
 const CELL = '%%sky\n';
 
-/** The cell that has the results of the tasks that a former kernel left in a pool. */
+/** The cell that shows the tasks that a former kernel left in a pool, with what they have printed since. */
 const recovered = (pool: string) =>
-  `pool = ${equivalent({ kind: 'new-pool', name: pool, options: {} })}\n{task.number: task.result() for task in pool.recovered if task.state == "done"}`;
+  `pool = ${equivalent({ kind: 'new-pool', name: pool, options: {} })}\nfor task in pool.recovered:\n    print(task, task.output, sep="\\n")`;
 
 /** Put a cell with this text into the notebook in focus, below the active cell, and begin to edit it. */
 function insertCell(tracker: INotebookTracker, text: string): void {

@@ -60,7 +60,7 @@ export interface GaugeRow {
   gpu_memory: number | null;
 }
 
-/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins. */
+/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins. `cost`: USD, once it is over; while it runs, it grows with time alone. */
 export interface TaskRow {
   pool: string;
   number: number;
@@ -73,6 +73,7 @@ export interface TaskRow {
   seconds: number | null;
   yielded: number;
   reason: string;
+  cost: number;
   cell: number | null;
   cell_id: string;
   code: string;
@@ -120,6 +121,16 @@ export interface OutputRow {
   task: number;
   stream: 'stdout' | 'stderr';
   text: string;
+}
+
+/** What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait. */
+export interface CellRow {
+  pool: string;
+  cell: number;
+  cell_id: string;
+  code: string;
+  tasks: number;
+  cost: number;
 }
 
 /** A pool that a process has left behind, by its id. Its nodes end by themselves at `ends_at`, or after their work. `attachable`: it has nodes that can be taken over. */
@@ -314,6 +325,7 @@ export interface Tables {
   decisions: DecisionRow;
   points: PointRow;
   output: OutputRow;
+  cells: CellRow;
   orphans: OrphanRow;
 }
 

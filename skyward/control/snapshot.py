@@ -8,7 +8,7 @@ from skyward.control.decisions import DecisionEvent
 from skyward.control.lifecycle import NodeState, PoolState
 from skyward.control.origin import Origin
 from skyward.metrics import NodeMetrics
-from skyward.provider import Access
+from skyward.provider import Access, ExecAccess, SSHAccess
 
 __all__ = ["NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView"]
 
@@ -49,6 +49,11 @@ class NodeView:
     kind: str = ""
     asked_at: float | None = None
     access: Access | None = field(default=None, repr=False)
+
+    @property
+    def outlives(self) -> bool:
+        """Whether it runs on for a while when the process that has the pool ends."""
+        return isinstance(self.access, SSHAccess | ExecAccess)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.machines.machine import Network, why_not
 from tests.ui.lab import Lab
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -101,6 +102,20 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """Machines, for the tests that need some: where they cannot be made, those are left out."""
+    if reason := why_not():
+        if os.environ.get("SKYWARD_MACHINES") == "required":
+            pytest.fail(f"SKYWARD_MACHINES=required, but {reason}", pytrace=False)
+        pytest.skip(reason)
+    network = Network()
+    try:
+        yield network
+    finally:
+        network.close()
 
 
 @pytest.fixture

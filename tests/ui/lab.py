@@ -1,5 +1,8 @@
 """JupyterLab as someone at the keyboard has it."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +17,23 @@ class Lab:
 
     Attributes:
         page: the page of the browser.
+        notebook: the name of its file.
         panel: the side panel.
     """
 
     def __init__(self, page: Any, address: str, notebook: str) -> None:
         self.page = page
         self._address = address
-        self._notebook = notebook
+        self.notebook = notebook
         self.panel = page.locator(".skyward-Panel")
 
     def open(self) -> None:
         """Open the notebook, and the panel beside it."""
-        self.page.goto(f"{self._address}/lab/tree/{self._notebook}?reset")
+        self.page.goto(f"{self._address}/lab/tree/{self.notebook}?reset")
+        self.show()
+
+    def show(self) -> None:
+        """Show the panel, once the notebook is there."""
         self.until_ready()
         self.page.locator('.jp-SideBar [data-id="skyward-panel"]').click()
         self.panel.wait_for()
@@ -38,6 +46,35 @@ class Lab:
     def until_idle(self) -> None:
         """Wait until the kernel has nothing to do."""
         self.page.locator("#jp-main-statusbar", has_text="| Idle").wait_for()
+
+    @contextmanager
+    def second_tab(self) -> Iterator["Lab"]:
+        """The same notebook in another tab of the browser."""
+        page = self.page.context.browser.new_page(viewport=self.page.viewport_size)
+        other = Lab(page, self._address, self.notebook)
+        try:
+            page.goto(f"{self._address}/lab/workspaces/second/tree/{self.notebook}?reset")
+            other.show()
+            yield other
+        finally:
+            page.close()
+
+    def open_another(self) -> None:
+        """Open another notebook, with a kernel of its own, beside this one."""
+        self.command("notebook:create-new", kernelName="python3", activate=True)
+        self.page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab.lm-mod-current", has_text="Untitled").wait_for()
+        self.until_idle()
+
+    def to_notebook(self) -> None:
+        """Go back to the notebook that was opened first."""
+        self.page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab").first.click()
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something holds outside the browser."""
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, f"waited 60 s for {what}"
+            time.sleep(0.05)
 
     def reload(self) -> None:
         """Load the page again, whatever the kernel does."""
@@ -53,6 +90,15 @@ class Lab:
         self.page.keyboard.press("Shift+Enter")
         if wait:
             self.until_idle()
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Run a command of JupyterLab, and do not wait for it."""
+        self.page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [name, arguments])
+
+    def restart(self) -> None:
+        """Restart the kernel, as from the menu."""
+        self.command("kernelmenu:restart")
+        self.page.locator(".jp-Dialog .jp-mod-accept").click()
 
     def section(self, name: str) -> Any:
         """A part of the panel."""

@@ -1,12 +1,58 @@
 """The side panel in a browser, against a real JupyterLab with real kernels and real nodes."""
 
+import contextlib
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.machines.machine import Network
 from tests.ui.lab import Lab
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
+
+
+PRICED = """import skyward as sky, skyward_jupyter.option_table as table
+table.find_provider = lambda name: lambda: sky.Local(hourly_price=1.5)"""
+"""Has the form's provider be one that costs something."""
+
+
+DEAF = 'get_ipython().magics_manager.registry["SkyMagics"].bridge._do = lambda command: None'
+"""Has the kernel hear no command of the panel any more."""
+
+MANY = f"""import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from benchmarks.panel import Pool
+from skyward_kernel import resident
+%load_ext skyward
+resident()._pools["default"] = type("Resident", (), {{"compute": Pool()}})()"""
+"""A pool of a thousand nodes, none of which is there."""
+
+
+OPEN = """%load_ext skyward
+import skyward as sky
+from skyward_kernel.pools import resident
+hosts = sky.SSH(hosts=[{host!r}], username="root", client_keys={key!r}, known_hosts={known!r}, config="none",
+                python={python!r})
+_ = resident().get_or_open("train", {{"provider": hosts, "nodes": sky.Nodes(1), "ttl": 300}})"""
+
+TRAIN = """%%sky --pool train --noblock
+import os, time
+print("epoch 1")
+while not os.path.exists("/root/go"): time.sleep(0.01)
+print("epoch 2")
+"trained" """
+
+
+def shell_folders() -> list[str]:
+    """Where the shells are that run here."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.info["name"] in ("sh", "bash", "dash", "zsh"):
+                found.append(process.cwd())
+    return found
 
 
 def beats(path: Path) -> str:
@@ -22,15 +68,30 @@ def test_the_panel_appears_and_says_what_to_do(lab: Lab) -> None:
     lab.page.keyboard.press("Shift+Enter")
     lab.panel.get_by_text("No pool yet.").wait_for()
     lab.see("no-pool")
+    lab.run(PRICED)
     lab.press("+ New pool")
     lab.panel.get_by_label("name", exact=True).wait_for()
-    lab.panel.locator(".skyward-Form-field", has_text="nodes").locator("input").first.fill("1:3")
-    lab.panel.locator("code", has_text="%sky up default --nodes 1:3").wait_for()
+    price = lab.panel.locator(".skyward-Price")
+    lab.panel.get_by_label("provider", exact=True).select_option("local")
+    lab.panel.get_by_label("nodes", exact=True).fill("9:3")
+    price.get_by_text("must not be less than min").wait_for()
+    lab.panel.get_by_label("nodes", exact=True).fill("1:3")
+    price.get_by_text("$1.50/h \N{EN DASH} $4.50/h").wait_for()
+    lab.panel.get_by_label("budget", exact=True).fill("9")
+    price.get_by_text("The budget lasts 2:00:00 with 3 nodes.").wait_for()
+    lab.panel.locator("code", has_text="%sky up default --provider local --nodes 1:3 --budget 9").wait_for()
     lab.see("form")
     lab.press("Open")
     lab.pool().get_by_text("ready").wait_for()
     lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
-    lab.page.locator(".skyward-Status", has_text="1 node").wait_for()
+    lab.pool().get_by_text("$1.50/h").wait_for()
+    lab.page.locator(".skyward-Status", has_text="1 node · $1.50/h").wait_for()
+    lab.run("%%sky\nimport time\ntime.sleep(0.5)")
+    cost = lab.section("money").locator("li", has_text="import time")
+    cost.get_by_text("1 task").wait_for()
+    cost.get_by_text("$0.000").wait_for()
+    cost.get_by_role("button", name="[3]").wait_for()
+    lab.section("money").get_by_text("booting, idle, leaving").wait_for()
     lab.see("pool")
 
 
@@ -53,10 +114,27 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
     assert most.input_value() == "4"
     lab.section("decisions").get_by_text("resized to 2 to 4").wait_for()
 
-    lab.panel.get_by_label("Most nodes", exact=True).focus()
-    lab.page.keyboard.press("ArrowLeft")
-    lab.pool().get_by_text("2 of 2\N{EN DASH}3 nodes").wait_for()
+    resized = lab.section("decisions").get_by_text("resized to")
+    before = resized.count()
+    thumb = lab.panel.get_by_label("Most nodes", exact=True).bounding_box()
+    assert thumb is not None
+    middle = thumb["x"] + thumb["width"] / 2, thumb["y"] + thumb["height"] / 2
+    lab.page.mouse.move(*middle)
+    lab.page.mouse.down()
+    lab.page.mouse.move(thumb["x"] + thumb["width"] + 20, middle[1], steps=12)
+    lab.page.mouse.up()
+    lab.pool().get_by_text("2 of 2\N{EN DASH}8 nodes").wait_for()
+    lab.section("decisions").get_by_text("resized to 2 to 8").wait_for()
+    assert resized.count() == before + 1, "what is dragged is sent when it is let go, once"
     lab.see("scaled")
+
+    least.fill("1")
+    least.press("Enter")
+    lab.pool().get_by_text("2 of 1\N{EN DASH}8 nodes").wait_for()
+    lab.section("nodes").locator(".skyward-Node", has_text="idle").click()
+    lab.press("Drain")
+    lab.section("decisions").get_by_text("node 1 is drained").wait_for()
+    lab.section("nodes").locator(".skyward-Node").nth(1).wait_for(state="detached")
 
     lab.press("Stop all tasks of cell")
     task.get_by_text("stopped").wait_for()
@@ -75,6 +153,52 @@ def test_a_page_that_is_reloaded_while_a_cell_runs_has_everything_again(lab: Lab
     lab.see("reloaded")
     lab.press("Stop task")
     lab.section("tasks").get_by_text("stopped").wait_for()
+    lab.until_idle()
+
+    lab.run(DEAF)
+    lab.run(beats(tmp_path / "again"), wait=False)
+    lab.section("tasks").get_by_text("node 0").wait_for()
+    lab.press("Stop task")
+    lab.panel.get_by_text("so it was interrupted").wait_for()
+    lab.section("tasks").get_by_text("node 0").wait_for(state="detached")
+    lab.until_idle()
+    lab.see("interrupted")
+
+
+def test_each_notebook_shows_its_own_and_every_tab_the_same(lab: Lab) -> None:
+    lab.run("%load_ext skyward\n%sky up --nodes 1:2")
+    lab.pool().get_by_text("ready").wait_for()
+    with lab.second_tab() as other:
+        other.pool().get_by_text("ready").wait_for()
+        most = other.panel.get_by_label("Most nodes of pool default")
+        most.fill("3")
+        most.press("Enter")
+        lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
+        other.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
+    lab.open_another()
+    lab.panel.get_by_text("This kernel has not loaded Skyward.").wait_for()
+    assert lab.pool().count() == 0
+    lab.press("Insert %load_ext skyward")
+    lab.page.keyboard.press("Shift+Enter")
+    lab.panel.get_by_text("No pool yet.").wait_for()
+    lab.to_notebook()
+    lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
+
+
+def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
+    lab.run(MANY)
+    lab.section("nodes").get_by_text("1,000", exact=True).wait_for()
+    lab.section("tasks").get_by_text("10,000 more that wait are not listed.").wait_for()
+    rows = lab.panel.locator(".skyward-LongList li")
+    assert rows.count() < 60, "only what is in sight is drawn"
+    nodes = lab.section("nodes").locator(".skyward-LongList")
+    nodes.evaluate("list => list.scrollTop = list.scrollHeight")
+    lab.section("nodes").locator(".skyward-Node-rank", has_text="999").wait_for()
+    assert rows.count() < 60
+    lab.see("many")
+    lab.panel.get_by_label("Filter the nodes").fill("draining")
+    lab.section("nodes").locator(".skyward-Node", has_text="draining").first.wait_for()
+    assert lab.section("nodes").locator(".skyward-Node", has_text="busy").count() == 0
 
 
 def test_in_the_dark_and_narrow(lab: Lab) -> None:
@@ -86,4 +210,53 @@ def test_in_the_dark_and_narrow(lab: Lab) -> None:
     lab.page.locator('body[data-jp-theme-light="false"]').wait_for(state="attached")
     lab.panel.locator(".skyward-Node").last.click()
     lab.panel.get_by_role("button", name="Drain").wait_for()
+    lab.press("Output")
+    lab.section("streams").get_by_text("Only node 1").wait_for()
+    lab.section("streams").locator("pre", has_text="hello").wait_for()
+    assert lab.section("streams").locator("pre > div").count() == 1, "what the other node printed is not shown"
     lab.see("dark")
+    lab.press("Terminal")
+    lab.page.locator(".jp-Terminal").wait_for()
+    lab.until(lambda: any("skyward-default-" in folder for folder in shell_folders()), "a shell in the node's folder")
+
+
+def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab: Lab, network: Network) -> None:
+    machine = network.add()
+    host = {"host": machine.address, "key": str(network.key), "known": str(network.known_hosts(machine))}
+    lab.run(OPEN.format(**host, python=sys.executable))
+    lab.pool("train").get_by_text("ready").wait_for()
+    lab.run(TRAIN)
+    lab.section("tasks").get_by_text("node 0").wait_for()
+    lab.section("streams").get_by_text("epoch 1").first.wait_for()
+    (worker,) = machine.running("skyward.worker")
+
+    lab.section("nodes").locator(".skyward-Node").click()
+    lab.press("Terminal")
+    lab.until(lambda: machine.running("-bash") or machine.running("-sh"), "a shell on the machine")
+    lab.to_notebook()
+
+    lab.restart()
+    lab.press("Load Skyward")
+    left = lab.panel.locator('[data-orphan="train"]')
+    left.get_by_text("1 machine").wait_for()
+    left.get_by_text("%sky attach train").wait_for()
+    lab.see("left-behind")
+    Path(f"/proc/{machine.pids()[0]}/root/root/go").touch()
+
+    lab.press("Reattach")
+    lab.pool("train").get_by_text("ready").wait_for()
+    left.wait_for(state="detached")
+    lab.panel.get_by_text("Pool 'train' is this kernel's now, with 1 task of before.").wait_for()
+    lab.section("tasks").get_by_text("done").wait_for()
+    assert machine.running("skyward.worker") == [worker], "the node is the one that was there"
+    lab.press("Insert a cell that shows them")
+    lab.page.keyboard.press("Shift+Enter")
+    lab.page.locator(".jp-OutputArea-output", has_text="epoch 2").wait_for()
+    lab.see("reattached")
+
+    lab.restart()
+    lab.press("Load Skyward")
+    left.get_by_role("button", name="Stop", exact=True).click()
+    lab.panel.get_by_text("train: 1 machine given back.").wait_for()
+    left.wait_for(state="detached")
+    assert not machine.running("skyward.worker")

@@ -15,6 +15,7 @@ function empty(): Rows {
     decisions: new Map(),
     points: new Map(),
     output: new Map(),
+    cells: new Map(),
     orphans: new Map()
   };
 }

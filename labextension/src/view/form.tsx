@@ -17,11 +17,13 @@ function Field(props: {
   onChange: (text: string) => void;
 }): JSX.Element {
   const { field, value, onChange } = props;
+  const name = field.flag.replace(/^--/, '');
   return (
     <label className="skyward-Form-field" title={field.help}>
-      <span>{field.flag.replace(/^--/, '')}</span>
+      <span>{name}</span>
       {field.choices.length ? (
         <select
+          aria-label={name}
           value={value}
           onChange={event => onChange(event.currentTarget.value)}
         >
@@ -32,6 +34,7 @@ function Field(props: {
         </select>
       ) : (
         <input
+          aria-label={name}
           value={value}
           placeholder={field.metavar}
           onChange={event => onChange(event.currentTarget.value)}

@@ -35,7 +35,7 @@ function Orphan(
         <State icon="◑" word={busy ? trans.__('working…') : trans.__('left behind')} tone="busy" />
       </header>
       <p className="skyward-Pool-line">
-        {machines} · {trans.__('%1/h while they are left', money(orphan.per_hour))}
+        {machines} · {money(orphan.per_hour)}/h
       </p>
       <p
         className="skyward-Pool-line"

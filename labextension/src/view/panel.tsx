@@ -7,6 +7,7 @@ import { PanelModel, Words } from '../model/panel';
 import { PoolRow } from '../protocol';
 import { Decisions } from './decisions';
 import { NewPool } from './form';
+import { Money } from './money';
 import { Nodes } from './nodes';
 import { Orphans } from './orphans';
 import { PoolCard } from './pool';
@@ -19,7 +20,7 @@ export interface Actions {
   insertCell: () => void;
   stopPool: (pool: PoolRow) => void;
   stopAll: () => void;
-  /** Put a cell in that has the results of the tasks of a former kernel. */
+  /** Put a cell in that shows the tasks of a former kernel. */
   insertRecovered: (pool: PoolRow) => void;
   /** Open a terminal on a node; null where no terminals are to be had. */
   openTerminal: ((pool: string, node: number) => void) | null;
@@ -204,6 +205,12 @@ function Body(props: {
                   onOutput={setSource}
                   trans={trans}
                   send={send}
+                />
+                <Money
+                  pool={pool}
+                  cells={link.store.of('cells', pool.name)}
+                  openCell={id => model.openCell(id)}
+                  trans={trans}
                 />
                 <Streams
                   pool={pool.name}

@@ -1,6 +1,7 @@
 import { caretDownIcon, caretRightIcon, LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+import { Words } from '../model/panel';
 import { visible } from '../model/window';
 
 /** Redraw once a second while `on`: for ages, and for money that grows. The time, in Unix time. */
@@ -97,6 +98,29 @@ export function SignButton(props: {
       }}
     >
       <Icon icon={props.icon} />
+    </button>
+  );
+}
+
+/** The number of a cell, which goes there. */
+export function CellButton(props: {
+  cell: number | null;
+  id: string;
+  openCell: (id: string) => void;
+  trans: Words;
+}): JSX.Element {
+  const { cell, id, trans } = props;
+  if (cell === null) {
+    return <span className="skyward-Task-cell">[ ]</span>;
+  }
+  return (
+    <button
+      className="skyward-Task-cell"
+      title={trans.__('Go to cell [%1]', cell)}
+      disabled={!id}
+      onClick={() => props.openCell(id)}
+    >
+      [{cell}]
     </button>
   );
 }

@@ -87,7 +87,7 @@ export function PoolCard(
             ? trans.__('1 task of the former kernel')
             : trans.__('%1 tasks of the former kernel', pool.recovered)}{' '}
           <button className="skyward-Link" onClick={props.onRecovered}>
-            {trans.__('Insert a cell with the results')}
+            {trans.__('Insert a cell that shows them')}
           </button>
         </p>
       )}
@@ -123,6 +123,7 @@ function Bounds(props: Acting & { pool: PoolRow }): JSX.Element {
     <input
       type="number"
       className="skyward-Bounds-number"
+      style={{ width: `${String(which === 0 ? min : max).length + 2.5}ch` }}
       aria-label={label}
       title={same}
       min={which}

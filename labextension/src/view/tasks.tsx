@@ -3,11 +3,11 @@ import * as React from 'react';
 
 import { stopAllIcon } from '../icon';
 import { equivalent } from '../model/equivalent';
-import { duration } from '../model/format';
+import { duration, money, whole } from '../model/format';
 import { tasksInOrder, title } from '../model/lists';
 import { Words } from '../model/panel';
 import { PoolRow, TaskRow } from '../protocol';
-import { LongList, Section, SignButton, State, useNow } from './parts';
+import { CellButton, LongList, Section, SignButton, State, useNow } from './parts';
 import { Acting, taskCounts } from './pool';
 import { Source } from './streams';
 
@@ -68,8 +68,8 @@ export function Tasks(
         most={MOST}
         keyOf={task => `${task.number}`}
         render={task => (
-          <div className="skyward-Task" title={task.reason || undefined}>
-            <CellButton {...props} task={task} />
+          <div className="skyward-Task" title={[task.reason, task.cost ? money(task.cost) : ''].filter(Boolean).join(' · ') || undefined}>
+            <CellButton {...props} cell={task.cell} id={task.cell_id} />
             <button
               className="skyward-Task-name"
               title={trans.__('Show only what task %1 prints', task.number)}
@@ -90,31 +90,10 @@ export function Tasks(
       />
       {unseen > 0 && (
         <p className="skyward-Empty">
-          {trans.__('%1 more that wait are not listed.', unseen)}
+          {trans.__('%1 more that wait are not listed.', whole(unseen))}
         </p>
       )}
     </Section>
-  );
-}
-
-function CellButton(props: {
-  task: TaskRow;
-  trans: Words;
-  openCell: (id: string) => void;
-}): JSX.Element {
-  const { task, trans } = props;
-  if (task.cell === null) {
-    return <span className="skyward-Task-cell">[ ]</span>;
-  }
-  return (
-    <button
-      className="skyward-Task-cell"
-      title={trans.__('Go to cell [%1]', task.cell)}
-      disabled={!task.cell_id}
-      onClick={() => props.openCell(task.cell_id)}
-    >
-      [{task.cell}]
-    </button>
   );
 }
 

@@ -56,6 +56,7 @@ class FakePool:
         self.options = self.spec = _Anything()
         self.recovered: tuple[str, ...] = ()
         self.log: list[LogEntry] = []
+        self.lives_on = False
 
     def open(self) -> "FakePool":
         self.is_open = True
@@ -64,6 +65,9 @@ class FakePool:
     def close(self) -> None:
         self.is_open = False
         self.done.append("closed")
+
+    def leave(self) -> bool:
+        return self.lives_on
 
     def snapshot(self) -> PoolSnapshot:
         return self.shown
@@ -136,6 +140,10 @@ class FakeKernel:
         self.published: list[dict[str, Any]] = []
         self.comms: set[str] = set()
         self.targets: dict[str, Callable[[FakeComm, Any], None]] = {}
+        self.ended: list[bool] = []
+
+    def do_shutdown(self, restart: bool) -> None:
+        self.ended.append(restart)
 
     def register_target(self, name: str, opened: Callable[[FakeComm, Any], None]) -> None:
         self.targets[name] = opened

@@ -265,6 +265,18 @@ def test_what_others_have_left_is_offered_and_can_be_taken_over_or_given_back(
     assert answer(kernel, comm, kind="reap", pool="other-1")[0] == "refused"
 
 
+def test_a_kernel_that_restarts_leaves_the_pools_that_can_live_on(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool
+) -> None:
+    far: Any = pools.get_or_open("far")
+    far.lives_on = True
+    kernel.do_shutdown(False)
+    assert pools.names == ["p", "far"]
+    kernel.do_shutdown(True)
+    assert pools.names == ["p"]
+    assert (kernel.ended, far.done) == ([False, True], [])
+
+
 def reply(kernel: FakeKernel, comm: FakeComm, wanted: str, **question: object) -> dict[str, Any]:
     """What a question is answered with."""
     before = len(kernel.published)

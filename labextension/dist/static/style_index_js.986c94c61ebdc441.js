@@ -243,9 +243,9 @@
 .skyward-Bounds-number {
   flex: none;
   box-sizing: border-box;
-  width: 40px;
+  min-width: 36px;
   height: 22px;
-  padding: 0 4px;
+  padding: 0 6px;
   border: 1px solid var(--jp-border-color1);
   border-radius: var(--jp-border-radius);
   background: var(--jp-layout-color1);
@@ -253,6 +253,10 @@
   font: inherit;
   text-align: right;
   appearance: textfield;
+}
+
+.skyward-Bounds-number::-webkit-inner-spin-button {
+  display: none;
 }
 
 .skyward-Bounds-slider {
@@ -483,7 +487,7 @@
 }
 
 .skyward-Details {
-  padding: 2px 0 8px 36px;
+  padding: 2px 0 8px 28px;
 }
 
 .skyward-Details-buttons,
@@ -495,8 +499,9 @@
   margin-top: 6px;
 }
 
-.skyward-Details-buttons > .skyward-Button {
-  padding: 1px 8px;
+.skyward-Panel .skyward-Details-buttons > .skyward-Button {
+  padding: 2px 7px;
+  font-size: var(--jp-ui-font-size0);
 }
 
 .skyward-Details > dl,
@@ -672,6 +677,19 @@
   display: flex;
   flex: none;
   justify-content: flex-end;
+}
+
+.skyward-Money-cost {
+  flex: none;
+  min-width: 60px;
+  text-align: right;
+}
+
+.skyward-Money-rest {
+  display: flex;
+  justify-content: space-between;
+  line-height: 24px;
+  color: var(--jp-ui-font-color2);
 }
 
 /* Streams. */

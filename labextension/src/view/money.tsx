@@ -1,0 +1,59 @@
+import * as React from 'react';
+
+import { money, whole } from '../model/format';
+import { accounts } from '../model/money';
+import { Words } from '../model/panel';
+import { CellRow, PoolRow } from '../protocol';
+import { CellButton, LongList, Section, useNow } from './parts';
+
+const ROW = 24;
+const MOST = 168;
+
+/** What a pool has cost, by cell; and what no cell has used. */
+export function Money(props: {
+  pool: PoolRow;
+  cells: CellRow[];
+  openCell: (id: string) => void;
+  trans: Words;
+}): JSX.Element {
+  const { pool, trans } = props;
+  const now = useNow(pool.per_hour > 0);
+  const { spent, cells, rest } = accounts(pool, props.cells, now);
+  return (
+    <Section
+      name="money"
+      title={trans.__('Money')}
+      summary={trans.__('%1 spent', money(spent))}
+    >
+      {cells.length === 0 && (
+        <p className="skyward-Empty">{trans.__('No cell has cost anything yet.')}</p>
+      )}
+      <LongList
+        label={trans.__('Cost of each cell on pool %1', pool.name)}
+        items={cells}
+        row={ROW}
+        most={MOST}
+        keyOf={row => `${row.cell}.${row.cell_id}`}
+        render={row => (
+          <div className="skyward-Task">
+            <CellButton cell={row.cell} id={row.cell_id} openCell={props.openCell} trans={trans} />
+            <span className="skyward-Task-name">{row.code}</span>
+            <span className="skyward-Task-yields">
+              {row.tasks === 1 ? trans.__('1 task') : trans.__('%1 tasks', whole(row.tasks))}
+            </span>
+            <span className="skyward-Money-cost">{money(row.cost)}</span>
+          </div>
+        )}
+      />
+      {spent > 0 && (
+        <p
+          className="skyward-Money-rest"
+          title={trans.__('Nodes that boot, wait for work or leave cost money too')}
+        >
+          <span>{trans.__('booting, idle, leaving')}</span>
+          <span className="skyward-Money-cost">{money(rest)}</span>
+        </p>
+      )}
+    </Section>
+  );
+}
