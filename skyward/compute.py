@@ -31,6 +31,7 @@ from skyward.journal import ClusterEntry, PoolRecord
 from skyward.shown import Shown
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.values import FrozenMap, closest, number
+from skyward.watching import watched
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -300,7 +301,8 @@ class Compute(Shared, Heard, Shown):
         runs = self._start_group(group)
         if group.stream:
             return self._stream_group(runs, group.ordered)
-        return tuple(self._wait(run.future, runs) if not run.is_stream else run.items() for run in runs)
+        with watched([run.future for run in runs]):
+            return tuple(self._wait(run.future, runs) if not run.is_stream else run.items() for run in runs)
 
     def submit_group(self, group: PendingFunctionGroup[Any]) -> Future[tuple[Any, ...]]:
         """A group under `>`: a future of its results. Cancelling it stops the work of them all."""

@@ -12,6 +12,7 @@ _NAME = "SkyMagics"
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Twice does no harm."""
+    from skyward.watching import watch_with
     from skyward_jupyter.completion import completer, register
     from skyward_jupyter.magics import COMMANDS, SkyMagics
     from skyward_jupyter.option_table import POOL_LABELS
@@ -24,12 +25,14 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         shell.events.register("pre_run_cell", magics.put_in_scope)
         shell.events.register("pre_run_cell", magics.marks.before)
         shell.events.register("post_run_cell", magics.marks.after)
+        watch_with(magics.watch)
         register(shell, completer(COMMANDS, magics.pool_names))
         magics.bridge = connect(shell, resident(POOL_LABELS))
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take the magics away from `shell`, and close the pools. Twice does no harm."""
+    from skyward.watching import watch_with
     from skyward_jupyter.completion import unregister
     from skyward_kernel.pools import resident
 
@@ -41,6 +44,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     shell.events.unregister("pre_run_cell", magics.marks.before)
     shell.events.unregister("post_run_cell", magics.marks.after)
     unregister(shell)
+    watch_with(None)
     if magics.bridge is not None:
         magics.bridge.close()
     for kind in ("line", "cell"):

@@ -1,11 +1,12 @@
 """`%%sky`, which runs a cell on nodes, and `%sky`, which looks after the pools."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.magic import line_cell_magic, magics_class
 
@@ -16,6 +17,7 @@ from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
+from skyward_jupyter.progress import Progress, meter
 from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
@@ -25,6 +27,8 @@ from skyward_jupyter.underline import underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.target import Target
@@ -278,6 +282,18 @@ class SkyMagics(ConfiguredMagics):
         """Show subcommands and options."""
         _none_of(parse_words(words, "help", ())[0], "help")
         _say(_help_text())
+
+    def watch(self, futures: "Sequence[Future[Any]]") -> Progress:
+        """A bar for a group that a plain cell waits for: `sky.gather(...) >> pool`. See `skyward.watching`."""
+        started = time.monotonic()
+
+        def text() -> str:
+            return meter(sum(future.done() for future in futures), len(futures), time.monotonic() - started)
+
+        shown = self.show_progress and self.shell is not None and hasattr(self.shell, "kernel")
+        return Progress(
+            cast("InteractiveShell", self.shell), text, after=self.progress_after, enabled=shown, stays=True
+        )
 
     def pool_names(self) -> list[str]:
         """The pools there are, and those that a file describes."""

@@ -22,7 +22,7 @@ _EVERY = 0.25
 
 class _Line(Protocol):
     def draw(self, text: str) -> None: ...
-    def erase(self) -> None: ...
+    def erase(self, last: str | None) -> None: ...
 
 
 class Progress:
@@ -33,11 +33,19 @@ class Progress:
         text: what to show now; called from another thread.
         after: seconds before it is first shown.
         enabled: whether it is shown at all.
+        stays: whether a notebook keeps it as it is in the end: what else the cell has put out is not ours to clear.
     """
 
     def __init__(
-        self, shell: "InteractiveShell", text: Callable[[], str], *, after: float = 0.5, enabled: bool = True
+        self,
+        shell: "InteractiveShell",
+        text: Callable[[], str],
+        *,
+        after: float = 0.5,
+        enabled: bool = True,
+        stays: bool = False,
     ) -> None:
+        self._stays = stays
         self._text = text
         self._after = after
         self._line = _line(shell) if enabled and os.environ.get("SKYWARD_PROGRESS", "on") != "off" else None
@@ -63,7 +71,7 @@ class Progress:
             if not self._over.is_set():
                 self._over.set()
                 if self._line is not None:
-                    self._line.erase()
+                    self._line.erase(self._text() if self._stays else None)
 
     def _draw(self) -> None:
         wait = self._after
@@ -100,8 +108,10 @@ class _NotebookLine:
         self._publisher.publish(data={"text/plain": text}, transient=transient, update=self._drawn)
         self._drawn = True
 
-    def erase(self) -> None:
-        if self._drawn:
+    def erase(self, last: str | None) -> None:
+        if self._drawn and last is not None:
+            self.draw(last)
+        elif self._drawn:
             self._publisher.clear_output()
             self._drawn = False
 
@@ -115,7 +125,7 @@ class _TerminalLine:
         sys.stderr.flush()
         self._width = len(text)
 
-    def erase(self) -> None:
+    def erase(self, last: str | None) -> None:
         if self._width:
             sys.stderr.write(f"\r{' ' * self._width}\r")
             sys.stderr.flush()

@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from skyward_jupyter.footer import money
+
 if TYPE_CHECKING:
     from skyward.control.decisions import DecisionEvent
     from skyward.control.recovered import RecoveredTask
@@ -85,18 +87,21 @@ def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
 
 
 def task_table(tasks: Iterable["TaskView"]) -> str:
-    """One line for each task."""
+    """One line for each task; what it has cost, where any of them cost something."""
+    tasks = list(tasks)
+    priced = any(task.cost for task in tasks)
     rows = (
         (
             task.number,
             task.state,
             "" if task.node is None else task.node,
             "" if task.origin is None else task.origin.number,
+            *((money(task.cost) if task.cost else "",) if priced else ()),
             task.name if task.origin is None or task.name not in ("run_cell", "stream_cell") else task.origin.code,
         )
         for task in tasks
     )
-    return table(("task", "state", "node", "cell", "what"), rows)
+    return table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "what"), rows)
 
 
 def cell_table(cells: Iterable["CellHandle"]) -> str:

@@ -25,6 +25,9 @@ _METHODS = {
     "_repr_javascript_": "application/javascript",
 }
 
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+"""The view of a widget, which is nothing without its model."""
+
 _NOT_PRETTY = (bool, int, float, complex, bytes, type(None))
 """Types whose `repr` is what IPython prints too."""
 
@@ -40,6 +43,8 @@ def represent(value: Any, include: Collection[str] | None = None, exclude: Colle
         for found in (_own_methods(value), _known_type(value), _own_bundle(value, include, exclude)):
             data |= found[0]
             metadata |= found[1]
+    if data.pop(_WIDGET, None) is not None:  # its model stays here, where no front end finds it
+        data |= _static(value)
     if "image/png" in data:
         data.pop("image/jpeg", None)  # one picture is enough to send
     kept = {
@@ -81,6 +86,19 @@ def _own_bundle(value: Any, include: Collection[str] | None, exclude: Collection
     if isinstance(found, tuple) and len(found) == 2:
         return dict(found[0]), dict(found[1])
     return (dict(found), {}) if isinstance(found, dict) else ({}, {})
+
+
+def _static(widget: Any) -> dict[str, Any]:
+    """What a widget shows now, where it is a page or a picture; of any other the plain text stands."""
+    shown = getattr(widget, "value", None)
+    match type(widget).__name__, shown:
+        case "HTML" | "HTMLMath", str():
+            return {"text/html": shown}
+        case "Label", str():
+            return {"text/plain": shown}
+        case "Image", bytes() | memoryview() if getattr(widget, "format", "") in ("png", "jpeg"):
+            return {f"image/{widget.format}": bytes(shown)}
+    return {}
 
 
 def _known_type(value: Any) -> MimeBundle:

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.local, pytest.mark.notebooks]
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
     with started() as kernel:
-        kernel("%sky up --nodes 2")
+        kernel("pool = %sky up --nodes 2")
         yield kernel
 
 
@@ -119,6 +119,30 @@ def test_progress_leaves_nothing(kernel: Kernel, tmp_path: Path) -> None:
     assert cell.data[-1] == "[2, 4, 6, 8]"
 
 
+def test_a_gather_in_a_plain_cell_has_a_bar_that_stays(kernel: Kernel, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    kernel(
+        "import skyward as sky, os, time\n@sky.function\ndef held(path):\n"
+        "    while not os.path.exists(path): time.sleep(0.01)\n    return 1"
+    )
+
+    def finish_once_drawn(cell: Cell) -> bool:
+        if cell.data and not go.exists():
+            go.touch()
+        return False
+
+    cell = kernel(
+        f"print('before')\nn = sum(sky.gather(*[held({str(go)!r}) for _ in range(10)]) >> sky)\nn",
+        interrupt_when=finish_once_drawn,
+    )
+    assert cell.text() == "before\n"
+    assert "clear_output" not in cell.types
+    assert "0/10" in cell.data[0]
+    bar = [out["data"]["text/plain"] for out in cell.outputs if out["type"] == "update_display_data"][-1]
+    assert "10/10" in bar
+    assert cell.data[-1] == "10"
+
+
 def test_an_error_names_its_line_and_keeps_our_frames_out(kernel: Kernel) -> None:
     name, shown = kernel("%%sky\ndef f(x):\n    return 1 / x\n\nf(0)").error
     assert name == "ZeroDivisionError"
@@ -130,7 +154,7 @@ def test_an_error_names_its_line_and_keeps_our_frames_out(kernel: Kernel) -> Non
 
 def test_a_kernel_that_ends_takes_its_workers_along(wait_for: Wait) -> None:
     with started() as kernel:
-        kernel("%sky up --nodes 2")
+        kernel("pool = %sky up --nodes 2")
         pid = int(kernel("import os; os.getpid()").data[0])
         workers = psutil.Process(pid).children(recursive=True)
         assert len(workers) >= 2

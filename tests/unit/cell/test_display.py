@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ipywidgets import widgets  # type: ignore[import-untyped]  # it has no types
 
 from skyward.wire.messages import Display, Event
 from skyward.worker import display
@@ -267,3 +268,13 @@ class TestFigures:
     def test_another_backend_of_the_users_is_kept(self) -> None:
         source = "import matplotlib\nmatplotlib.get_backend().lower()"
         assert on_a_node(source, environment={"MPLBACKEND": "svg"}) == ["text/plain 'svg' False"]
+
+
+def test_widgets_are_shown_as_they_stand() -> None:
+    """Their models are on the node, so no front end could draw them."""
+    assert represent(widgets.HTML("<b>bold</b>"))[0]["text/html"] == "<b>bold</b>"
+    assert represent(widgets.Label("a label"))[0] == {"text/plain": "a label"}
+    assert represent(widgets.Image(value=b"\x89PNG", format="png"))[0]["image/png"] == "iVBORw=="
+    slider = represent(widgets.IntSlider(3))[0]
+    assert list(slider) == ["text/plain"]
+    assert slider["text/plain"].startswith("IntSlider(value=3")

@@ -11,6 +11,7 @@ from skyward.config import load
 from skyward.config.pools import configured_values
 from skyward.errors import SpecError
 from skyward.specs import Nodes, Options, Spec, Volume
+from skyward_jupyter.settings import NAMES, settings_from
 from skyward_providers.local import Local
 from tests.unit.config.conftest import Write
 
@@ -175,6 +176,16 @@ def test_a_file_that_cannot_be_read_is_named(project: Write, tmp_path: Path, mon
     monkeypatch.setenv("SKYWARD_DEFAULTS", str(tmp_path))
     with pytest.raises(SpecError, match=r"cannot be read \(Is a directory\): let it be read, or move it away\.$"):
         load()
+
+
+def test_the_example_of_the_documentation_works(project: Write) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "cells.md").read_text()
+    project(text.partition("```toml\n")[2].partition("```")[0])
+    config = load()
+    assert config.pools == ("train",)
+    pool = Compute(name="train")
+    assert (pool.spec.nodes, pool.spec.image.pip) == (Nodes(2, 16), ("torch",))
+    assert all(each.source != "default" for each in settings_from(dict.fromkeys(NAMES), (), config).values())
 
 
 def test_the_line_of_a_key_is_that_on_which_it_begins(project: Write) -> None:
