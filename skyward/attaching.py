@@ -2,6 +2,7 @@
 
 import pickle
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
@@ -31,22 +32,30 @@ def attach(name: str) -> "Compute":
     from skyward.compute import Compute
     from skyward.reaping import reap_pool
 
-    journal = Journal()
-    try:
+    with ExitStack() as stack:
+        journal = Journal()
+        stack.callback(journal.close)
         entry, claim = _find(name, journal)
-    except BaseException:
-        journal.close()
-        raise
-    clusters = journal.clusters(entry.id)
-    if not entry.settings or not any(machine.worker for cluster in clusters for machine in cluster.machines):
-        reap_pool(journal, entry, claim)
-        journal.close()
-        raise UsageError(
-            f"Nothing of pool {name!r} is left to attach to: none of its nodes outlives the process that opened it. "
-            "What there was of it has been cleared away; open it anew."
-        )
-    groups, options = pickle.loads(entry.settings)
-    record = PoolRecord.taken_over(entry.id, journal, claim)
+        stack.callback(claim.release)
+        try:
+            clusters = journal.clusters(entry.id)
+            settings = pickle.loads(entry.settings) if entry.settings else None
+        except Exception as error:
+            raise UsageError(
+                f"What is on record of pool {name!r} cannot be read here ({error}): "
+                "attach to it with the packages that it was opened with."
+            ) from error
+        if settings is None or not any(machine.worker for cluster in clusters for machine in cluster.machines):
+            left = reap_pool(journal, entry, claim)
+            cleared = "What there was of it has been cleared away; open it anew."
+            kept = f"What there was of it could not be cleared away: {left}. `sky reap {name}` tries again."
+            raise UsageError(
+                f"Nothing of pool {name!r} is left to attach to: none of its nodes outlives the process that opened "
+                f"it. {kept if left else cleared}"
+            )
+        groups, options = settings
+        record = PoolRecord.taken_over(entry.id, journal, claim)
+        stack.pop_all()
     return Compute.attached(entry.name, groups, options, record, clusters)
 
 

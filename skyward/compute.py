@@ -4,11 +4,8 @@ The pool itself lives on the library's loop. Everything here prepares a call on 
 hands it over, and waits where it must.
 """
 
-import atexit
 import contextlib
 import itertools
-import sys
-import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
@@ -24,10 +21,19 @@ from skyward.control.run import Run
 from skyward.control.snapshot import PoolReport, PoolSnapshot
 from skyward.control.work import Sink
 from skyward.dispatch import Dispatcher
-from skyward.errors import NoGroupFitsError, NotOnNodeError, OperatorError, PoolClosedError, SpecError, UsageError
+from skyward.errors import (
+    NoGroupFitsError,
+    NotOnNodeError,
+    OperatorError,
+    PoolClosedError,
+    ProvisioningError,
+    SpecError,
+    UsageError,
+)
 from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
+from skyward.opened import opened, say
 from skyward.shown import Shown
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.values import FrozenMap, closest, number
@@ -46,7 +52,6 @@ type On = Literal["one", "all", "head"] | int
 
 _INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
-_open: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
 
 class Compute(Shared, Heard, Shown):
@@ -122,7 +127,7 @@ class Compute(Shared, Heard, Shown):
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
         try:
-            pool = Pool(self.name, self._groups, self._options, _say, record)
+            pool = Pool(self.name, self._groups, self._options, say, record)
         except BaseException:
             if earlier:
                 record.leave()
@@ -131,27 +136,28 @@ class Compute(Shared, Heard, Shown):
             raise
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
         self._shared = None if pool.clustering is None else Opener(pool.clustering)
-        _open.add(self)
+        opened.add(self)
         opening = background.run(pool.open(earlier))
         try:
             opening.result()
         except BaseException:
             opening.cancel()
-            self.close()
+            with contextlib.suppress(ProvisioningError):  # of what may be left, it was said
+                self.close()
             raise
 
     def close(self) -> None:
         """Stop what runs and give every machine back. Twice does no harm."""
         if self._pool is not None:
             background.run(self._pool.close()).result()
-        _open.discard(self)
+        opened.discard(self)
         self._was_closed()
 
     def leave(self) -> bool:
         """Have the nodes outlive this process, under their lease, for `sky.attach`; False where none of them can."""
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
-        _open.discard(self)
+        opened.discard(self)
         return True
 
     def __enter__(self) -> Self:
@@ -381,19 +387,8 @@ class Compute(Shared, Heard, Shown):
         return f"<Compute {self.name!r}: {'open' if self.is_open else 'closed'}>"
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-
-
 def _refuse_on_node() -> None:
     import os
 
     if "SKYWARD_NODE" in os.environ:
         raise NotOnNodeError("A pool cannot be opened from inside a task; open it in the notebook or script instead.")
-
-
-@atexit.register
-def _close_all() -> None:
-    for pool in list(_open):
-        with contextlib.suppress(Exception):
-            pool.close()

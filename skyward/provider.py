@@ -198,7 +198,11 @@ class Provider(Protocol):
         """Everything on sale, unfiltered."""
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Set up what the machines of one pool share. `pool` tells it from all others; asked again, it is the same."""
+        """Set up what the machines of one pool share. `pool` tells it from all others; asked again, it is the same.
+
+        Raises:
+            SkywardError: it cannot be, and nothing of it is left. Any other error leaves that open.
+        """
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Launch machines. Fewer than asked for may come back."""

@@ -36,6 +36,7 @@ class Orphan:
         lease: seconds that its nodes outlive that.
         per_hour: what the machines on record cost an hour, USD.
         attachable: whether there is a node on record that can be entered again.
+        unreadable: why it is not known what is on record of it; empty where it is.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Orphan:
     lease: float = 0.0
     per_hour: float = 0.0
     attachable: bool = True
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ def told(found: Orphan | Reaped) -> str:
     orphan = found if isinstance(found, Orphan) else found.orphan
     machines = f"{orphan.machines} machine{'' if orphan.machines == 1 else 's'}"
     if isinstance(found, Orphan):
+        if orphan.unreadable:
+            machines = f"what is on record of it cannot be read here ({orphan.unreadable})"
         owner = f"process {orphan.pid} on {orphan.host}, last seen {orphan.silent:.0f} s ago"
         return f"{orphan.name}: {machines}, of {owner}"
     if found.error:
@@ -81,13 +85,19 @@ def orphans() -> list[Orphan]:
         found = []
         for entry in journal.pools():
             if (claim := Claim.take(entry.id)) is not None:
-                found.append(_orphan(journal, entry, claim))
-                claim.release()
+                try:
+                    found.append(_orphan(journal, entry, claim))
+                finally:
+                    claim.release()
         return found
 
 
 def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
-    machines = journal.machines(entry.id)
+    unreadable = ""
+    try:
+        machines = journal.machines(entry.id)
+    except Exception as error:  # it was pickled where there were other packages
+        machines, unreadable = [], str(error) or type(error).__name__
     return Orphan(
         entry.id,
         entry.name,
@@ -100,6 +110,7 @@ def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         lease=entry.lease,
         per_hour=sum(machine.instance.hourly_price for machine in machines),
         attachable=bool(entry.settings) and any(machine.worker for machine in machines),
+        unreadable=unreadable,
     )
 
 
@@ -119,29 +130,34 @@ def reap(names: Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
                 continue
             if (claim := Claim.take(entry.id)) is None:
                 continue
-            orphan = _orphan(journal, entry, claim)
-            if due and not orphan.due:
+            try:
+                orphan = _orphan(journal, entry, claim)
+                if orphan.due or not due:
+                    done.append(Reaped(orphan, reap_pool(journal, entry, claim)))
+            finally:
                 claim.release()
-                continue
-            done.append(Reaped(orphan, reap_pool(journal, entry, claim)))
         _clear_keys({entry.id for entry in journal.pools()})
     return done
 
 
 def reap_pool(journal: Journal, entry: PoolEntry, claim: Claim) -> str:
     """Give back all that is left of one pool that is ours; why some of it may be left, or nothing."""
+    errors = []
     try:
         for cluster in journal.clusters(entry.id):
-            background.run(_reap(cluster, entry.id)).result()
-            journal.forget_cluster(cluster.number)
-        journal.forget_pool(entry.id)
-        claim.end()
-    except Exception as error:  # whatever a provider says: it is tried again later
-        return str(error) or type(error).__name__
-    else:
-        return ""
+            try:
+                background.run(_reap(cluster, entry.id)).result()
+                journal.forget_cluster(cluster.number)
+            except Exception as error:  # whatever a provider says: it is tried again later
+                errors.append(str(error) or type(error).__name__)
+        if not errors:
+            journal.forget_pool(entry.id)
+            claim.end()
+    except Exception as error:
+        errors.append(str(error) or type(error).__name__)
     finally:
         claim.release()
+    return "; ".join(errors)
 
 
 async def _reap(entry: ClusterEntry, pool: str) -> None:

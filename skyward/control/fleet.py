@@ -12,6 +12,7 @@ from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
+from skyward.errors import ProvisioningError
 from skyward.provider import LocalAccess
 from skyward.wire.messages import Clustered, Event, Fetched, Peered, Reported, Topology
 
@@ -85,19 +86,32 @@ class Fleet:
             if node.phase == "ready":
                 node.tell(Topology(self._owners[node.machine].topology(node, self.nodes, total)))
 
-    async def close(self) -> None:
-        """End every node and give every machine back. Twice does no harm."""
+    async def close(self, *, leave: bool = False) -> None:
+        """End every node and give every machine back; or `leave` them to whoever attaches to them.
+
+        Raises:
+            ProvisioningError: some machines may be left. All others are given back.
+        """
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._differences.close()
         if self.clustering is not None:
             await self.clustering.close()
-        await asyncio.gather(*(node.close() for node in self._brought_up.values()))
+        closing = (node.close(leave=leave) for node in self._brought_up.values())
+        for unclosed in await asyncio.gather(*closing, return_exceptions=True):
+            if unclosed is not None:
+                _logger.warning("a node did not end in order: %s", unclosed)
         self.nodes.clear()
         self._brought_up.clear()
-        for launcher in self._launchers.values():
-            await launcher.teardown()
+        if not leave:
+            await self._tear_down()
+
+    async def _tear_down(self) -> None:
+        launchers = self._launchers.values()
+        ends = await asyncio.gather(*(launcher.teardown() for launcher in launchers), return_exceptions=True)
+        if errors := [end for end in ends if end is not None]:
+            raise ProvisioningError("; ".join(str(error) or type(error).__name__ for error in errors))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -131,15 +145,15 @@ class Fleet:
         try:
             await self._owners[machine].start(node)
         except Exception as error:
-            self.entering -= was_there
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
-            self.entering -= was_there
             self.entered += was_there
             self._tell(machines.Joined(machine, self._owners[machine].found(node)))
             node.release()
             if self.clustering is not None:
                 self.clustering.add(node)
+        finally:
+            self.entering -= was_there
 
     async def _give_back(self, machine: int, reason: str) -> None:
         if machine in self._asked:

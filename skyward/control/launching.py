@@ -1,8 +1,10 @@
 """Getting machines for the nodes of one group and starting workers on them: the provider's side of the shell."""
 
 import asyncio
+import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +14,7 @@ from skyward.control.costing import Terms
 from skyward.control.node import Node, OnEvent, OnLost
 from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
+from skyward.errors import ProvisioningError, SkywardError
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.provider import Access, Cluster, Instance, LocalAccess, SSHAccess
@@ -22,6 +25,8 @@ __all__ = ["Launcher"]
 
 START_TIMEOUT = 60.0
 """Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Launcher:
@@ -48,6 +53,9 @@ class Launcher:
         self._workers: dict[str, WorkerEntry] = {}
         self._instances: dict[str, Place] = {}
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
+        self._earlier: tuple[ClusterEntry, ...] = ()
+        self._asking: Counter[Place] = Counter()
+        self._unheard_of: set[Place] = set()
 
     @property
     def start_within(self) -> float:
@@ -84,32 +92,36 @@ class Launcher:
             spec.idle_timeout,
         )
 
-    async def prepare(self, earlier: Sequence[ClusterEntry] = ()) -> None:
-        """Find what is on offer, and set up what the machines at the preferred place share.
+    def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
+        """Take over what another process had of this group. From now on it is ours to give back."""
+        self._earlier = tuple(earlier)
+        for entry in earlier:
+            offered: Offered = entry.offered
+            self._offers.setdefault(offered.place, offered)
+            self._entries[offered.place] = entry.number
+            if entry.cluster is not None:
+                self._clusters[offered.place] = entry.cluster
 
-        Args:
-            earlier: what another process had of this group: it is taken over.
+    async def prepare(self) -> None:
+        """Find what is on offer, and set up what the machines at the preferred place share.
 
         Raises:
             NoOffersError: nothing on offer fits.
         """
-        offers = await find_offers(self._specs, self._options.selection)
-        self._offers = {offered.place: offered for offered in offers}
-        for entry in reversed(earlier):
-            await self._adopt(entry)
+        for offered in await find_offers(self._specs, self._options.selection):
+            self._offers.setdefault(offered.place, offered)
+        for entry in self._earlier:
+            await self._look_at(entry)
         preferred = next(iter(self._offers))
         cluster = await self._cluster(preferred)
         self.provider_name, self.notes = preferred.provider, tuple(cluster.notes)
 
-    async def _adopt(self, entry: ClusterEntry) -> None:
-        """Take over what another process had at one place: its machines are the first that are given out."""
+    async def _look_at(self, entry: ClusterEntry) -> None:
+        """See which machines of another process there still are: they are the first that are given out."""
         offered: Offered = entry.offered
         place, cluster = offered.place, entry.cluster
-        self._offers = {place: offered, **{other: each for other, each in self._offers.items() if other != place}}
-        self._entries[place] = entry.number
         if cluster is None:
             return
-        self._clusters[place] = cluster
         standing = self._standing.setdefault(place, [])
         for machine in sorted(entry.machines, key=_by_rank):
             self._clusters[place], instance = await offered.provider.get_instance(cluster, machine.instance.id)
@@ -144,10 +156,32 @@ class Launcher:
         cluster, entry = await self._cluster(place), self._entries[place]
         token = self._record.asking(entry)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
-        self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
-        self._record.came(entry, token, self._clusters[place], instances)
-        self._instances.update((instance.id, place) for instance in instances)
+        self._asking[place] += 1
+        try:
+            self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
+            self._record.came(entry, token, self._clusters[place], instances)
+            self._instances.update((instance.id, place) for instance in instances)
+        except Exception:
+            self._unheard_of.add(place)
+            raise
+        finally:
+            self._asking[place] -= 1
+            await self._give_back_unheard_of(place)
         return instances
+
+    async def _give_back_unheard_of(self, place: Place) -> None:
+        """After a request that failed, give back what came of it all the same; when no other is under way."""
+        if place not in self._unheard_of or self._asking[place]:
+            return
+        provider, cluster = self._offers[place].provider, self._clusters[place]
+        try:
+            found = [each.id for each in await provider.find(cluster) if each.id not in self._instances]
+            if found:
+                await provider.terminate(cluster, found)
+        except Exception:
+            _logger.exception("it is not known what came of a failed request at %s; looking again later", place)
+        else:
+            self._unheard_of.discard(place)
 
     def found(self, node: Node) -> Mapping[str, float]:
         """What a node turned out to have, of that which neither its spec nor its offer says."""
@@ -229,17 +263,40 @@ class Launcher:
             self._record.gone(self._entries[place], instance.id)
 
     async def teardown(self) -> None:
-        """Give every machine back, and remove what they shared. Twice does no harm."""
-        async with asyncio.timeout(self._options.shutdown_timeout):
-            for place, cluster in tuple(self._clusters.items()):
-                provider = self._offers[place].provider
-                left = [instance for instance, where in self._instances.items() if where == place]
-                unheard_of = [instance.id for instance in await provider.find(cluster)]
-                await provider.terminate(cluster, list(dict.fromkeys((*left, *unheard_of))))
-                await provider.teardown(cluster)
-                del self._clusters[place]
-                self._record.torn_down(self._entries.pop(place))
-        self._instances.clear()
+        """Give every machine back, and remove what they shared. Twice does no harm.
+
+        Raises:
+            ProvisioningError: some of it may be left; it stays on record. The other places are cleared all the same.
+        """
+        within = self._options.shutdown_timeout
+        errors = []
+        for place in tuple(self._entries):
+            try:
+                async with asyncio.timeout(within):
+                    await self._tear_down(place)
+            except TimeoutError:
+                errors.append(f"{place} did not answer within {within:.0f} s")
+            except Exception as error:
+                errors.append(f"{place}: {str(error) or type(error).__name__}")
+        if errors:
+            raise ProvisioningError("; ".join(errors))
+
+    async def _tear_down(self, place: Place) -> None:
+        """Give back what there is at one place. What was not prepared to its end is prepared again, to have a hold."""
+        provider = self._offers[place].provider
+        try:
+            cluster = await self._cluster(place)
+        except SkywardError:  # refused, so there is nothing
+            self._record.torn_down(self._entries.pop(place))
+            return
+        left = [instance for instance, where in self._instances.items() if where == place]
+        unheard_of = [instance.id for instance in await provider.find(cluster)]
+        await provider.terminate(cluster, list(dict.fromkeys((*left, *unheard_of))))
+        await provider.teardown(cluster)
+        del self._clusters[place]
+        self._record.torn_down(self._entries.pop(place))
+        for instance in left:
+            self._instances.pop(instance, None)
 
     def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
         """What `instance_info()` says on `node`, as JSON."""

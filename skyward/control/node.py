@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.bootstrap import Facts, PhaseEvent, Plan
 from skyward.control.costing import FREE
 from skyward.control.work import Work
+from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.bulk import BulkPath
 from skyward.link.channel import Channel
@@ -155,13 +156,22 @@ class Node:
             self._earlier = []
             await self._channel.connect(resume=True)
             self.tell(Report())
-            await self._reported.wait()
+            await self._hear_report(min(within, ENTER_WITHIN))
             self._channel.acknowledge()
         else:
             await self._channel.connect()
         if hello.directory:
             self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
         self.phase = "ready"
+
+    async def _hear_report(self, within: float) -> None:
+        try:
+            async with asyncio.timeout(within):
+                await self._reported.wait()
+        except TimeoutError:
+            raise NodeStartError(f"its worker did not say within {within:.0f} s what it has") from None
+        if self._silent.is_set():
+            raise NodeStartError("it was lost while it was entered")
 
     def _heard(self, event: Event) -> None:
         match event:
@@ -199,6 +209,7 @@ class Node:
 
     def _lost(self, reason: str) -> None:
         self._silent.set()
+        self._reported.set()
         if self._closing is None:
             self._on_lost(self, reason)
 
@@ -345,10 +356,12 @@ class Node:
             raise ConnectionError("the node is not connected")
         return self._bulk.get(blob)
 
-    async def close(self) -> None:
-        """End the worker and let go of it. Twice does no harm; it goes on where the caller is cancelled."""
+    async def close(self, *, leave: bool = False) -> None:
+        """Let go of the worker, having ended it unless it is to be left. Twice does no harm; it goes on where the
+        caller is cancelled.
+        """
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close())
+            self._closing = asyncio.get_running_loop().create_task(self._close(leave=leave))
         await asyncio.shield(self._closing)
 
     async def _hear_out(self, channel: Channel) -> None:
@@ -359,20 +372,21 @@ class Node:
                 async with asyncio.timeout(LAST_WORDS):
                     await self._silent.wait()
 
-    async def _close(self) -> None:
+    async def _close(self, *, leave: bool) -> None:
         for task in tuple(self._shipping):
             task.cancel()
         for number in tuple(self._unsent):
             self._settle_unsent(number, sent=False)
         if self._channel is not None:
-            await self._hear_out(self._channel)
+            if not leave:
+                await self._hear_out(self._channel)
             await self._channel.close()
         if self._watching is not None:
             self._watching.cancel()
         if self._bulk is not None:
             self._bulk.close()
         if self._worker is not None:
-            await self._worker.stop()
+            await (self._worker.leave() if leave else self._worker.stop())
         if self._bulk is not None:
             try:
                 await asyncio.to_thread(self._bulk.join)

@@ -6,7 +6,7 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
+from skyward.control.alarm import Alarm
 from skyward.control.clustering import Clustering
 from skyward.control.decisions import DecisionEvent
 from skyward.control.draining import undrainable
@@ -22,6 +23,7 @@ from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
+from skyward.control.lifespan import Lifespan, Say
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
 from skyward.control.record import TaskRecord, unix_offset
@@ -31,7 +33,7 @@ from skyward.control.settle import settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import BroadcastWork, Work
-from skyward.errors import NodeStartError, PoolClosedError, UsageError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, UsageError
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
@@ -46,6 +48,9 @@ __all__ = ["Pool"]
 
 _SEEN_EVERY = 20.0
 
+_DIED = "node %s died: %s; replacing it, and sending what ran there again"
+_NOT_HAD = "node %s could not be had: %s; trying again"
+
 _logger = logging.getLogger(__name__)
 
 
@@ -53,12 +58,7 @@ class Pool:
     """A pool of nodes and the tasks sent to it."""
 
     def __init__(
-        self,
-        name: str,
-        groups: Mapping[str, Sequence[Spec]],
-        options: Options,
-        say: Callable[[str], None],
-        record: PoolRecord,
+        self, name: str, groups: Mapping[str, Sequence[Spec]], options: Options, say: Say, record: PoolRecord
     ) -> None:
         self.name = name
         self._say = say
@@ -79,9 +79,10 @@ class Pool:
         self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._alarm = Alarm(lambda: self._tell(plane.Tick()))
         self._progress = asyncio.Event()
+        self._lifespan = Lifespan(name, self._give_back, say)
+        self._leaves = False
         self._done = self._failed = 0
         self.recovered: list[RecoveredTask] = []
 
@@ -100,55 +101,73 @@ class Pool:
 
         Raises:
             ProvisioningError: they cannot be had, or none of those that were there is. What was started is gone again.
+                Where it was not found out what is there, all of that is left as it was.
         """
         self._life.move("requesting", _now())
+        self._leaves = bool(earlier)
+        for group, launcher in self._launchers.items():
+            launcher.adopt([entry for entry in earlier if entry.group == group])
         self._spawn(self._stay_known())
-        try:
-            for group, launcher in self._launchers.items():
-                await launcher.prepare([entry for entry in earlier if entry.group == group])
-            for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
-                self._say(note)
-            self._life.move("provisioning", _now())
-            self._plane = plane_of(self._launchers, self._options)
-            self._tell(plane.Open())
-            while self._entering or not (self._plane.ready or self._fleet.entered):
-                if self._plane.hopeless:
-                    raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
-                if earlier and not self._entering and not self._fleet.entered:
-                    raise NodeStartError(f"Pool {self.name!r} is gone: none of its nodes could be entered.")
-                self._progress.clear()
-                await self._progress.wait()
-        except BaseException:
-            await self.close()
-            raise
+        await self._lifespan.open(self._get_nodes())
         self._life.move("ready", _now())
         if self.clustering is not None:
             self.clustering.start()
 
+    async def _get_nodes(self) -> None:
+        for launcher in self._launchers.values():
+            await launcher.prepare()
+        for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
+            self._say(note)
+        self._life.move("provisioning", _now())
+        self._plane = plane_of(self._launchers, self._options)
+        self._tell(plane.Open())
+        while self._entering or not (self._plane.ready or self._fleet.entered):
+            if self._plane.hopeless:
+                raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
+            if self._leaves and not self._entering and not self._fleet.entered:
+                self._leaves = False
+                raise NodeStartError(f"Pool {self.name!r} is gone: none of its nodes could be entered.")
+            self._progress.clear()
+            await self._progress.wait()
+        self._leaves = False
+
     async def close(self) -> None:
-        """Stop what runs, give every machine back. Twice does no harm."""
-        if self.state in ("stopping", "closed"):
-            return
+        """Stop what runs, give every machine back. Twice does no harm; it goes on where the caller is cancelled.
+
+        Raises:
+            ProvisioningError: some of it may be left; it is on record, for `sky reap`.
+        """
+        await self._lifespan.close()
+
+    async def _give_back(self) -> None:
         if self.state == "idle":
             self._life.move("closed", _now())
             self._record.end()
             return
         self._life.move("stopping", _now())
         self._hearing.closing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.stop()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        closed = PoolClosedError(f"Pool {self.name!r} was closed before this task ended. Open it and send it again.")
+        closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
         for work in tuple(self._works.values()):
-            settle(work, closed)
-        self._finish_broadcasts()
+            settle(work, PoolClosedError(closed))
+        while self._broadcasts:
+            _, broadcast = self._broadcasts.popitem()
+            broadcast.done(broadcast.members)
         try:
-            await self._fleet.close()
-            self._record.end()
+            await self._fleet.close(leave=self._leaves)
             if self._plane is not None:
                 self._plane.ledger.close(_now())
+            if self._leaves:
+                self._say(f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`.")
+            else:
+                self._record.end()
+        except Exception as error:
+            why = str(error) or type(error).__name__
+            left = f"Machines of pool {self.name!r} may be left: {why}. Run `sky reap {self.name}` to give them back."
+            raise ProvisioningError(left) from error
         finally:
             self._record.leave()
             self._hearing.close()
@@ -163,11 +182,6 @@ class Pool:
         while True:
             self._record.renew()
             await asyncio.sleep(_SEEN_EVERY)
-
-    def _finish_broadcasts(self) -> None:
-        broadcasts, self._broadcasts = self._broadcasts, {}
-        for broadcast in broadcasts.values():
-            broadcast.done(broadcast.members)
 
     # Tasks.
 
@@ -273,16 +287,14 @@ class Pool:
                     self._say(f"Pool {self.name!r} {self._plane.failure}")
                 case machine_messages.Left(rank, reason, again):
                     if again:
-                        _logger.warning(
-                            "node %s died: %s; replacing it, and sending what ran there again", rank, reason
-                        )
+                        _logger.warning(_DIED if rank in self._fleet.nodes else _NOT_HAD, rank, reason)
                     self._fleet.do(effect, 0)
                 case _:
                     self._fleet.do(effect, sum(self._plane.desired.values()))
         for node in sent:
             node.flush()
         self._progress.set()
-        self._set_timer(self._plane.next_tick)
+        self._alarm.set(self._plane.next_tick)
 
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
@@ -291,18 +303,6 @@ class Pool:
 
     def _delivered(self, task: int) -> None:
         self._ready().tasks.handle(tasks.Delivered(task), _now())
-
-    def _set_timer(self, at: float) -> None:
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - _now()), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._tell(plane.Tick())
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)

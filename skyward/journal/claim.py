@@ -56,6 +56,7 @@ class Claim:
         self.path = path
         self._descriptor = descriptor
         self._secret = secret
+        self._released = False
 
     @classmethod
     def new(cls, pool: str) -> Self:
@@ -117,7 +118,8 @@ class Claim:
     def release(self) -> None:
         """Let go of it: it may be attached to, or reaped. Twice does no harm."""
         with _held_lock:
-            if str(self.path) in _held:
+            if not self._released:
+                self._released = True
                 _held.discard(str(self.path))
                 with contextlib.suppress(OSError):
                     os.close(self._descriptor)

@@ -52,3 +52,6 @@ class WorkerProcess(Protocol):
 
     async def stop(self) -> None:
         """End it, whatever it does. Twice does no harm."""
+
+    async def leave(self) -> None:
+        """Let go of it. One that can outlive this process runs on."""

@@ -110,6 +110,10 @@ class LocalWorker:
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
+    async def leave(self) -> None:
+        """End it: it cannot be without us."""
+        await self.stop()
+
 
 async def _hear(process: asyncio.subprocess.Process, within: float) -> Hello:
     if process.stdout is None:

@@ -199,6 +199,10 @@ class SSHWorker:
         """End it and every process of its session. Twice does no harm."""
         await to_the_end(_stop(self._access, self._link, self._node))
 
+    async def leave(self) -> None:
+        """Let go of it; it runs on."""
+        await to_the_end(self._link.close())
+
 
 async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
     """End every worker of a pool on one machine, whoever started it.

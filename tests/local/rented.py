@@ -1,6 +1,7 @@
 """A cloud of files: each machine that was created is one, until it is terminated. Its machines are of this machine.
 
-With `RENTED_KILL` in the environment, the process that asks is killed at that point, as a laptop that dies.
+With `RENTED_KILL` in the environment, the process that asks is killed at that point, as a laptop that dies. A cloud may
+be told to fail at a point, or to wait there.
 """
 
 import asyncio
@@ -9,17 +10,12 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
 from skyward.specs import Spec
-
-
-def _point(name: str) -> None:
-    if os.environ.get("RENTED_KILL") == name:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +31,20 @@ class Rented:
     def create_provider(self) -> Provider:
         return _Cloud(Path(self.directory))
 
+    def fail(self, point: str, times: int = 1) -> None:
+        """Raise an error there, so many times."""
+        _told(Path(self.directory), "fail", point).write_text(str(times))
+
+    def hold(self, point: str) -> Callable[[], bool]:
+        """Wait there until `release`; whether somebody does."""
+        told = _told(Path(self.directory), "hold", point)
+        told.write_text("")
+        return lambda: told.read_text() == "held"
+
+    def release(self, point: str) -> None:
+        """Go on."""
+        _told(Path(self.directory), "hold", point).unlink()
+
     @property
     def left(self) -> list[str]:
         """What is there: machines, and what they share."""
@@ -42,31 +52,49 @@ class Rented:
         return sorted(str(path.relative_to(root)) for kind in ("machines", "shared") for path in root.glob(f"{kind}/*"))
 
 
+def _told(directory: Path, what: str, point: str) -> Path:
+    return directory / f"{what} {point}"
+
+
 class _Cloud:
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._machines, self._shared = directory / "machines", directory / "shared"
         for each in (self._machines, self._shared):
             each.mkdir(exist_ok=True)
 
+    async def _point(self, name: str) -> None:
+        if os.environ.get("RENTED_KILL") == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        hold, fail = (_told(self._directory, what, name) for what in ("hold", "fail"))
+        while await asyncio.to_thread(hold.exists):
+            await asyncio.to_thread(_note, hold)
+            await asyncio.sleep(0.01)
+        times = int(await asyncio.to_thread(fail.read_text)) if await asyncio.to_thread(fail.exists) else 0
+        if times:
+            await asyncio.to_thread(fail.write_text, str(times - 1))
+            raise OSError(f"the cloud is down {name}")
+
     async def offers(self) -> AsyncIterator[Offer]:
+        await self._point("before offers")
         yield Offer("rented", InstanceType("rented", 1, 1), on_demand_price=1.0)
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        _point("before prepare")
+        await self._point("before prepare")
         (self._shared / pool).mkdir(exist_ok=True)
-        _point("after prepare")
+        await self._point("after prepare")
         return Cluster(pool, pool, spec, offer)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        _point("before create")
+        await self._point("before create")
         created = []
         for _ in range(count):
             machine = self._machines / secrets.token_hex(4)
             (machine / "work").mkdir(parents=True)
             (machine / "tags").write_text(json.dumps(dict(cluster.tags)))
             created.append(self._instance(machine))
-            _point("among creates")
-        _point("after create")
+            await self._point("among creates")
+        await self._point("after create")
         return cluster, created
 
     def _instance(self, machine: Path) -> Instance:
@@ -83,17 +111,22 @@ class _Cloud:
         return [self._instance(machine) for machine in found]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        _point("before terminate")
+        await self._point("before terminate")
         for each in instance_ids:
             shutil.rmtree(self._machines / each, ignore_errors=True)
-            _point("among terminates")
+            await self._point("among terminates")
 
     async def teardown(self, cluster: Cluster) -> None:
-        _point("before teardown")
+        await self._point("before teardown")
         shutil.rmtree(self._shared / cluster.pool, ignore_errors=True)
-        _point("after teardown")
+        await self._point("after teardown")
 
 
 def _tags(machine: Path) -> dict[str, str]:
     tags: dict[str, str] = json.loads((machine / "tags").read_text())
     return tags
+
+
+def _note(hold: Path) -> None:
+    if hold.exists():
+        hold.write_text("held")

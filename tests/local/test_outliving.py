@@ -84,6 +84,25 @@ def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path
     wait_for(nothing_left, "the end of all that was left")
 
 
+def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wait_for: Wait
+) -> None:
+    client_that_dies(tmp_path / "go")
+
+    async def sold_out(*_: object) -> None:
+        raise sky.NoOffersError("sold out")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("skyward.control.launching.find_offers", sold_out)
+        with pytest.raises(sky.NoOffersError):
+            sky.attach("left")
+    assert "Pool 'left' is left as it was: attach to it again" in capsys.readouterr().err
+    with sky.attach("left") as pool:
+        (tmp_path / "go").touch()
+        assert pool.recovered[0].result() == "done all the same"
+    wait_for(nothing_left, "the end of all that was left")
+
+
 def test_what_is_left_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
     client_that_dies(tmp_path / "go")
     assert len(workers()) == 2
