@@ -152,6 +152,7 @@ class Compute(Shared, Heard, Shown):
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         _open.discard(self)
+        self._was_closed()
         return True
 
     def __enter__(self) -> Self:
