@@ -72,7 +72,8 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
 
 
 @pytest.fixture
-def pool() -> Iterator[ShownPool]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShownPool]:
+    monkeypatch.setattr(ipywidgets, "_instances", {})  # those that other tests have made are none of ours
     pool = ShownPool("p")
     yield pool
     pool.close()
