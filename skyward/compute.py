@@ -158,6 +158,7 @@ class Compute(Shared, Heard, Shown):
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         opened.discard(self)
+        self._was_closed()
         return True
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ class Shown:
     _at_close: list[Callable[[], object]] | None = None
 
     def when_closed(self, call: Callable[[], object]) -> None:
-        """Call `call` once, when the pool has been closed, on the thread that closed it."""
+        """Call `call` once, when the pool has been closed, or left to another process, on the thread that did so."""
         self._at_close = [*(self._at_close or ()), call]
 
     def _was_closed(self) -> None:

@@ -45,6 +45,7 @@ class PoolWidget(anywidget.AnyWidget):
         self._pool = pool
         self._live = LiveView(pool, self._tell)
         self._displays: list[Any] = []
+        self._pages: set[str] = set()
         self._waiting: Future[None] | None = None
         self._over = threading.Event()
         super().__init__(first=self._live.state())
@@ -81,15 +82,21 @@ class PoolWidget(anywidget.AnyWidget):
         for display in self._displays:
             with contextlib.suppress(Exception):  # a kernel that ends may have no channel left
                 display.update(last, raw=True)
-        self.layout.close()  # a widget of its own, which ipywidgets forgets
-        super().close()
+        if len(self._pages) > 1:
+            # A page that was loaded after the cell ran cannot tell which output to replace: the widget stays there.
+            self.first = self._live.state()
+            self.send({"kind": "snapshot", "tables": self.first})
+        else:
+            self._close()
 
     def close(self) -> None:
         """End it, as ipywidgets calls that."""
-        if self._over.is_set():
-            super().close()
-        else:
-            self.end()
+        self.end()
+        self._close()
+
+    def _close(self) -> None:
+        self.layout.close()  # a widget of its own, which ipywidgets forgets
+        super().close()
 
     async def _wait_for_front_ends(self) -> None:
         await asyncio.sleep(GRACE)
@@ -98,7 +105,9 @@ class PoolWidget(anywidget.AnyWidget):
 
     def _received(self, _: object, message: object, __: object) -> None:
         match message:
-            case {"kind": "look"} if not self.is_over:
+            case {"kind": "look", "page": str(page)} if not self.is_over:
+                if len(self._pages) < 2:
+                    self._pages.add(page)
                 self._live.received(message)
                 self._live.leave(_SHOWN)
             case _:

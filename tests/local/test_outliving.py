@@ -112,6 +112,10 @@ def test_what_is_left_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
 
 
 def test_a_pool_that_is_closed_leaves_nothing(wait_for: Wait) -> None:
-    with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left"):
+    ended: list[bool] = []
+    with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
         assert len(workers()) == 1
+        pool.when_closed(lambda: ended.append(True))
+        assert pool.leave()  # to whoever comes after this process; what shows the pool here ends
+        assert ended
     wait_for(nothing_left, "the end of the node")

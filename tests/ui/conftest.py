@@ -38,7 +38,7 @@ def _free_port() -> int:
         return port
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Address and folder of a JupyterLab of its own, with no settings but ours."""
     home = tmp_path_factory.mktemp("lab")

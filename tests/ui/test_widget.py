@@ -50,3 +50,17 @@ def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: La
     lab.see("widget-static")
     lab.run("import threading\nprint([t.name for t in threading.enumerate() if t.name == 'skyward-panel'], 'left')")
     lab.page.get_by_text("[] left").wait_for()
+
+
+def test_a_page_that_is_loaded_again_has_the_view_again(lab: Lab) -> None:
+    view = lab.page.locator(".skyward-view-root")
+    lab.run(f"{LOAD}\npool = {OPEN}\npool")
+    view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
+    lab.page.keyboard.press("Control+s")
+    lab.page.locator(".jp-mod-dirty").first.wait_for(state="detached")
+    lab.page.reload()
+    view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
+    lab.run("pool.resize((2, 4))")
+    view.get_by_text("2 of 2\N{EN DASH}4 nodes").wait_for()
+    lab.run("pool.close()")
+    view.locator(".skyward-view-state", has_text="closed").wait_for()

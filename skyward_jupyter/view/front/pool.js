@@ -3,6 +3,7 @@
 
 const NODES = 60; // rows that are drawn; the rest is counted
 const DECISIONS = 30;
+const PAGE = Math.random().toString(36).slice(2); // another one after a reload
 const PATIENCE = 1500; // milliseconds until a command that nobody has heard is said to wait
 
 /** An element: its class, its text or children, and its attributes. */
@@ -280,7 +281,7 @@ class View {
   }
 
   look() {
-    this.send({ kind: this.isLooking() ? 'look' : 'leave' });
+    this.send({ kind: this.isLooking() ? 'look' : 'leave', page: PAGE });
   }
 
   send(message) {

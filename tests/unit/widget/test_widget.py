@@ -72,7 +72,8 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
 
 
 @pytest.fixture
-def pool() -> Iterator[ShownPool]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShownPool]:
+    monkeypatch.setattr(ipywidgets, "_instances", {})  # those that other tests have made are none of ours
     pool = ShownPool("p")
     yield pool
     pool.close()
@@ -118,7 +119,7 @@ def test_one_widget_serves_all_places_and_leaves_the_static_form(notebook: Noteb
 def test_a_front_end_that_looks_and_leaves(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     widget = the_widget()
-    widget._handle_custom_msg({"kind": "look", "view": "a"}, [])
+    widget._handle_custom_msg({"kind": "look", "view": "a", "page": "1"}, [])
     notebook.end_cell()
     assert watching()
     widget._handle_custom_msg({"kind": "leave", "view": "a"}, [])
@@ -138,6 +139,19 @@ def test_stopping_from_the_widget(notebook: Notebook, pool: ShownPool) -> None:
     the_widget()._handle_custom_msg({"kind": "stop-pool", "id": "x", "pool": "p"}, [])
     wait_for(lambda: notebook.updates and not comms(), "the static form")
     assert pool.done == ["closed"]
+
+
+def test_a_page_that_was_loaded_again_keeps_the_widget(notebook: Notebook, pool: ShownPool) -> None:
+    """It does not know which output to replace, and would show nothing at all."""
+    pool._ipython_display_()
+    widget = the_widget()
+    for page in "12":
+        widget._handle_custom_msg({"kind": "look", "view": page, "page": page}, [])
+    pool.close()
+    assert not watching()
+    assert widget.first["pools"]["p"]["state"] == "closed"
+    assert the_widget() is widget
+    widget.close()
 
 
 def test_a_widget_that_is_closed_by_ipywidgets(notebook: Notebook, pool: ShownPool) -> None:
