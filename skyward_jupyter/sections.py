@@ -21,8 +21,12 @@ __all__ = ["NodeSections"]
 OPEN = 4
 """Sections up to which all of them are unfolded; of more, the head's only."""
 
+LONGEST = 1 << 18
+"""Characters that are kept of each node, the last ones."""
+
 _EVERY = 0.25
-"""Seconds between two drawings while the nodes put something out."""
+_SHARE = 0.1
+"""Seconds between two drawings while the nodes put something out, and the part of the time that drawing may take."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
@@ -42,7 +46,7 @@ class NodeSections:
         self._tapes: dict[int, Tape] = {}
         self._lock = Lock()
         self._drawing = Lock()
-        self._drawn_at = float("-inf")
+        self._draw_from = float("-inf")
         self._drawn = self._changed = False
 
     def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
@@ -62,7 +66,7 @@ class NodeSections:
 
     def refresh(self) -> None:
         """Draw what has changed, unless that was done just now."""
-        if self._live and time.monotonic() - self._drawn_at >= _EVERY:
+        if self._live and time.monotonic() >= self._draw_from:
             self._draw()
 
     def finish(self) -> None:
@@ -76,7 +80,7 @@ class NodeSections:
     def _of(self, node: int) -> Tape:
         with self._lock:
             self._changed = True
-            return self._tapes.setdefault(node, Tape())
+            return self._tapes.setdefault(node, Tape(LONGEST))
 
     def _draw(self) -> None:
         with self._drawing:
@@ -84,7 +88,7 @@ class NodeSections:
                 changed, self._changed = self._changed, False
             if not changed:
                 return
-            self._drawn_at = time.monotonic()
+            started = time.monotonic()
             publisher: Any = self._shell.display_pub
             transient = {"display_id": self._id} if self._live else {}
             update = self._drawn and self._live
@@ -92,6 +96,8 @@ class NodeSections:
             self._context.copy().run(
                 publisher.publish, data=self._data(), metadata={}, transient=transient, update=update
             )
+            now = time.monotonic()
+            self._draw_from = now + max(_EVERY, (now - started) / _SHARE)
 
     def _data(self) -> dict[str, str]:
         with self._lock:

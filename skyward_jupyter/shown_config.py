@@ -1,10 +1,12 @@
 """What `%sky config` prints: every setting, its value, and who says so."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from skyward.config.files import USER_FILE
-from skyward.specs import Image, Options, Spec, Worker
+from skyward.specs import Options, Spec
+from skyward.specs.paths import field_paths
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.settings import Sourced
 from skyward_jupyter.tables import table
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["config_text", "shown_value"]
 
 OPTION = "an option, when it was opened"
+
+_DEFAULTS = field_paths(
+    {field.name: getattr(owner, field.name) for owner in (Spec(), Options()) for field in fields(owner)}
+)
 
 
 def config_text(
@@ -45,16 +51,13 @@ def config_text(
 def _pool(config: "Config", name: str, asked: Mapping[str, Any]) -> dict[str, Sourced]:
     """By path, what a pool has, or would have if it were opened now."""
     found = {path: Sourced(each.value, each.where) for path, each in config.pool(name).items()}
-    options = {path: Sourced(value, OPTION) for path, value in asked.items()}
-    values = {path: Sourced(_default(path), "default") for path in POOL_LABELS}
+    options = {
+        path: Sourced(value, OPTION)
+        for path, value in asked.items()
+        if path in found or path not in _DEFAULTS or value != _DEFAULTS[path]
+    }
+    values = {path: Sourced(_DEFAULTS[path], "default") for path in POOL_LABELS}
     return {**values, **found, **options}
-
-
-def _default(path: str) -> Any:
-    group, dot, name = path.partition(".")
-    if dot:
-        return getattr({"image": Image, "worker": Worker}[group](), name)
-    return getattr(Spec() if hasattr(Spec(), path) else Options(), path)
 
 
 def _files(config: "Config") -> str:

@@ -1,5 +1,6 @@
 """What a cell in the background has put out so far, so that it can be shown again."""
 
+import itertools
 import sys
 from collections import deque
 from dataclasses import dataclass
@@ -29,9 +30,10 @@ class _Text:
 
 
 class Tape:
-    """Keeps texts and displays, in order. It may be used from any thread."""
+    """Keeps texts, up to `longest` characters, and displays, in order. It may be used from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
         self._pieces: deque[_Text | _Display] = deque()
         self._length = 0
         self._displays = 0
@@ -71,17 +73,17 @@ class Tape:
 
     def pieces(self) -> "list[tuple[Literal['stdout', 'stderr', 'display'], str | dict[str, Any]]]":
         """What is kept, in order: texts with their stream, and the data of displays."""
-        found: list[tuple[Literal["stdout", "stderr", "display"], str | dict[str, Any]]] = []
         with self._lock:
-            if self._cut:
-                found.append(("stdout", "[... what came before was not kept]\n"))
-            for piece in self._pieces:
-                if not isinstance(piece, _Text):
-                    found.append(("display", piece.data))
-                elif found and found[-1][0] == piece.stream:
-                    found[-1] = (piece.stream, f"{found[-1][1]}{''.join(piece.parts)}")
-                else:
-                    found.append((piece.stream, "".join(piece.parts)))
+            kept, cut = tuple(self._pieces), self._cut
+        found: list[tuple[Literal["stdout", "stderr", "display"], str | dict[str, Any]]] = []
+        if cut:
+            found.append(("stdout", "[... what came before was not kept]\n"))
+        for stream, group in itertools.groupby(kept, key=_stream):
+            if stream == "display":
+                found.extend((stream, piece.data) for piece in group if isinstance(piece, _Display))
+            else:
+                texts = (part for piece in group if isinstance(piece, _Text) for part in piece.parts)
+                found.append((stream, "".join(texts)))
         return found
 
     def replay(self, publisher: Any) -> None:
@@ -93,10 +95,14 @@ class Tape:
                 publisher.publish(data=content, metadata={})
 
     def _shorten(self) -> None:
-        while len(self._pieces) > 1 and (self._length > LONGEST or self._displays > MOST):
+        while len(self._pieces) > 1 and (self._length > self._longest or self._displays > MOST):
             gone = self._pieces.popleft()
             self._cut = True
             if isinstance(gone, _Text):
                 self._length -= sum(map(len, gone.parts))
             else:
                 self._displays -= 1
+
+
+def _stream(piece: _Text | _Display) -> Literal["stdout", "stderr", "display"]:
+    return piece.stream if isinstance(piece, _Text) else "display"

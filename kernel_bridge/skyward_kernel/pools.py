@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skyward.config.pools import configured_values
 from skyward.errors import SpecError, UsageError
 from skyward.specs import Nodes, NodesLike, OptionFields
-from skyward.specs.paths import compute_fields
+from skyward.specs.paths import compute_fields, field_paths
 from skyward_kernel.reaper import start_reaping
 
 if TYPE_CHECKING:
@@ -256,10 +256,12 @@ class PoolManager:
 
 def _asked_of(compute: "Compute") -> Asked:
     """What would have to be asked for to get a pool like it."""
-    options = {name: getattr(compute.options, name) for name in _OPTIONS}
+    asked = {name: getattr(compute.options, name) for name in _OPTIONS}
     if len(compute.groups) > 1:
-        return {**options, "groups": compute.groups}
-    return {**options, **{field.name: getattr(compute.spec, field.name) for field in fields(compute.spec)}}
+        asked["groups"] = compute.groups
+    else:
+        asked |= {field.name: getattr(compute.spec, field.name) for field in fields(compute.spec)}
+    return field_paths(asked)
 
 
 def _works(compute: "Compute") -> bool:

@@ -1,12 +1,13 @@
 """Fields of a pool by their dotted paths, as command lines and files name them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from skyward.specs.image import Image
 from skyward.specs.nodes import Worker
 
-__all__ = ["compute_fields"]
+__all__ = ["compute_fields", "field_paths"]
 
 _GROUPS: Mapping[str, Callable[..., object]] = {"image": Image, "worker": Worker}
 
@@ -27,3 +28,14 @@ def compute_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
         else:
             fields[path] = value
     return fields | {group: _GROUPS[group](**values) for group, values in groups.items()}
+
+
+def field_paths(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `Compute` by paths, as `compute_fields` takes them: `image` and `worker` field by field."""
+    paths: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _GROUPS:
+            paths |= {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
+        else:
+            paths[name] = value
+    return paths

@@ -270,6 +270,13 @@ class TestFigures:
         assert on_a_node(source, environment={"MPLBACKEND": "svg"}) == ["text/plain 'svg' False"]
 
 
+@pytest.fixture
+def no_widgets_stay() -> Iterator[None]:
+    yield
+    widgets.Widget.close_all()
+
+
+@pytest.mark.usefixtures("no_widgets_stay")
 def test_widgets_are_shown_as_they_stand() -> None:
     """Their models are on the node, so no front end could draw them."""
     assert represent(widgets.HTML("<b>bold</b>"))[0]["text/html"] == "<b>bold</b>"

@@ -5,6 +5,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from skyward.accelerators import parse_accelerator
+from skyward.compute import Compute
 from skyward.config.pools import configured_values
 from skyward.specs import Image, Nodes
 from skyward.target import current_pool
@@ -155,6 +156,19 @@ def test_config_shows_every_setting_and_who_says_so(
     assert "secret" not in notebook("%sky config small").out
     assert small.splitlines()[0].split() == ["pool", "'small'", "value", "from"]
     assert len(small.splitlines()) == 4
+
+
+def test_config_of_a_pool_that_was_taken_over_shows_no_secret(
+    notebook: Notebook, compute: Pools, project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Compute(name="left", nodes=2, image=Image(env={"TOKEN": "secret"}, pip=["numpy"]), budget=5)
+    monkeypatch.setattr("skyward.attaching.attach", lambda _: left)
+    notebook("pool = %sky attach left")
+    rows = [line.split(None, 2) for line in notebook("%sky config left").out.splitlines()]
+    for row in (["--nodes", "2"], ["--env", "TOKEN"], ["--pip", "numpy"], ["--budget", "5"]):
+        assert [*row, "an option, when it was opened"] in rows, row
+    assert ["--ttl", "600", "default"] in rows
+    assert "secret" not in str(rows)
 
 
 def test_config_without_any_file(notebook: Notebook, project: Write) -> None:
