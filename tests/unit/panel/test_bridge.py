@@ -277,6 +277,22 @@ def test_a_kernel_that_restarts_leaves_the_pools_that_can_live_on(
     assert (kernel.ended, far.done) == ([False, True], [])
 
 
+def test_panels_and_pools_that_come_and_go_leave_nothing(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager
+) -> None:
+    threads, comms, targets = threading.active_count(), set(kernel.comms), set(kernel.targets)
+    for number in range(50):
+        panel = kernel.connect(f"page {number % 3}")
+        pools.get_or_open(f"pool {number}")
+        panel.send({"kind": "refresh", "id": "1"})
+        pools.close(f"pool {number}")
+        panel.leave()
+    wait_for(lambda: threading.active_count() == threads, "the threads to end")
+    assert (set(kernel.comms), set(kernel.targets), bridge._clients) == (comms, targets, {})
+    kernel.connect()
+    wait_for(lambda: kernel.published[-1].get("tables") == {}, "a snapshot of nothing")
+
+
 def reply(kernel: FakeKernel, comm: FakeComm, wanted: str, **question: object) -> dict[str, Any]:
     """What a question is answered with."""
     before = len(kernel.published)
