@@ -12,7 +12,7 @@ import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow } from '
 
 describe('numbers', () => {
   it('are written as people read them', () => {
-    expect([money(0), money(0.0124), money(1.366), money(1204)]).toEqual(['$0.00', '$0.0124', '$1.37', '$1204.00']);
+    expect([money(0), money(0.0124), money(1.366), money(1204)]).toEqual(['$0.00', '$0.0124', '$1.37', '$1,204.00']);
     expect([duration(41), duration(724.9), duration(10930), duration(-3)]).toEqual(['0:41', '12:04', '3:02:10', '0:00']);
     expect([share(0.906), share(0), share(null), share(undefined)]).toEqual(['91%', '0%', '–', '–']);
   });
