@@ -28,7 +28,7 @@ type FindOrphans = Callable[[], "Iterable[Orphan]"]
 _logger = logging.getLogger(__name__)
 
 GAP: Final = 0.1
-SHARE: Final = 0.015
+SHARE: Final = 0.01
 MOST_GAP: Final = 3.0
 """Seconds between two looks, at least; the share of a processor that they may take; and seconds, at most, even so."""
 
