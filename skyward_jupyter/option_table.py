@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skyward.accelerators import parse_accelerator
-from skyward.provider import find_provider
+from skyward.config import load
 from skyward.specs import Image, Nodes, Options
 from skyward.values import FrozenMap
 from skyward_jupyter import reading
@@ -80,8 +80,8 @@ OPTIONS: tuple[Option, ...] = (
         to="provider",
         metavar="NAME",
         help="who the machines come from; local processes if not given",
-        read=lambda name: find_provider(name)(),
-        takes="the name of a provider, such as local",
+        read=lambda name: load().provider(name),
+        takes="the name of a provider, such as local, or of a [providers.NAME] table",
     ),
     _pool(
         "--gpu",

@@ -1,10 +1,12 @@
 """What the side panel of JupyterLab needs of the magics: the form of a new pool, and which cell runs."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from skyward.config import load
 from skyward.control.origin import Origin, current_origin
-from skyward.errors import UsageError
+from skyward.errors import SpecError, UsageError
 from skyward.provider import provider_names
 from skyward_jupyter.option_table import POOL_OPTIONS
 from skyward_jupyter.options import parse_words
@@ -33,7 +35,10 @@ def connect(shell: "InteractiveShell", pools: "PoolManager") -> PanelBridge | No
 
 def fields() -> tuple[FormField, ...]:
     """The fields of a new pool: the options of `%sky up`."""
-    choices = {"--provider": provider_names()}
+    configured: tuple[str, ...] = ()
+    with contextlib.suppress(SpecError):  # a file is wrong: that is said where it is used
+        configured = load().providers
+    choices = {"--provider": tuple(dict.fromkeys((*configured, *provider_names())))}
     return tuple(
         FormField(each.name, each.metavar, each.help, choices.get(each.name, each.choices), each.takes)
         for each in POOL_OPTIONS

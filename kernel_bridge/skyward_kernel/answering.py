@@ -1,5 +1,6 @@
 """What the panel asks without changing anything: prices, ways to nodes, what they have written."""
 
+import asyncio
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -38,8 +39,8 @@ class Answering:
             SkywardError: there is none.
         """
         match question:
-            case AskPrice(id, options):
-                return _price(id, self._read(options))
+            case AskPrice(id, name, options):
+                return _price(id, name, self._pools.plan(name, self._read(options)))
             case AskShell(id, pool, node):
                 return self._shell(id, pool, node)
             case AskOutput(id, pool, node, task):
@@ -66,17 +67,21 @@ class Answering:
         return Printed(id, tuple(rows))
 
 
-def _price(id: str, asked: Mapping[str, Any]) -> Price:
+def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
     from skyward.compute import Compute
     from skyward.control import background
     from skyward.control.offered import find_offers
 
-    pool = Compute(name="price", **compute_fields(asked))  # never opened: it reads the options as the real one would
+    pool = Compute(name=name, **compute_fields(asked))  # never opened: it reads the options as the real one would
     offers: list[OfferView] = []
     fewest = most = 0
     least_cost = most_cost = 0.0
     for specs in pool.groups.values():
-        found = background.run(find_offers(specs, pool.options.selection)).result(PATIENCE)
+        asking = background.run(asyncio.wait_for(find_offers(specs, pool.options.selection), PATIENCE))
+        try:
+            found = asking.result()
+        except TimeoutError:
+            raise UsageError(f"No provider said within {PATIENCE:.0f} s what it has on offer; try again.") from None
         offers += [OfferView(str(each.place), each.place.hourly_price) for each in found]
         nodes, each_costs = specs[0].nodes, found[0].place.hourly_price
         fewest, most = fewest + nodes.min, most + nodes.ceiling

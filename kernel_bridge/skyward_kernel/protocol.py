@@ -254,8 +254,9 @@ class Reap(_ToPool):
 
 @dataclass(frozen=True, slots=True)
 class AskPrice(_Sent):
-    """Say what a pool with these options would cost; nothing is started. Answered with `Price`."""
+    """Say what `NewPool` with these would cost; nothing is started. Answered with `Price`."""
 
+    name: str
     options: Mapping[str, str]
     kind: Literal["ask-price"] = "ask-price"
 

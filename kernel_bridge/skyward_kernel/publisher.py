@@ -28,9 +28,12 @@ type FindOrphans = Callable[[], "Iterable[Orphan]"]
 _logger = logging.getLogger(__name__)
 
 GAP: Final = 0.1
-LONGEST_GAP: Final = 1.0
-SHARE: Final = 0.015
-"""Seconds between two looks, at least and at most, and the share of a processor that they may take."""
+SHARE: Final = 0.01
+MOST_GAP: Final = 3.0
+"""Seconds between two looks, at least; the share of a processor that they may take; and seconds, at most, even so."""
+
+STALE_AFTER: Final = 1.0
+"""Seconds after which a pool is looked at though it does not say that anything has happened."""
 
 ORPHANS_EVERY: Final = 5.0
 """Seconds between looks at what other processes have left behind, which are looks at a file."""
@@ -142,7 +145,7 @@ class Publisher:
             except Exception:
                 _logger.exception("the panel could not be told of the pools; it is tried again")
                 self._full = True
-            gap = min(LONGEST_GAP, max(self._gap, (time.perf_counter() - began) / SHARE))
+            gap = min(MOST_GAP, max(self._gap, (time.perf_counter() - began) / SHARE))
 
     def _see_orphans(self) -> None:
         """Look at what others have left behind: now and then, and when a pool of ours has come, which may be one."""
@@ -162,9 +165,9 @@ class Publisher:
             if compute is not None:
                 revisions[name] = (id(compute), compute.revision)
         orphans_changed = self._states.get("") is not self._orphans
-        if not full and not orphans_changed and revisions == self._revisions and now < self._looked_at + LONGEST_GAP:
+        if not full and not orphans_changed and revisions == self._revisions and now < self._looked_at + STALE_AFTER:
             return False
-        stale = full or now >= self._looked_at + LONGEST_GAP
+        stale = full or now >= self._looked_at + STALE_AFTER
         before = self._states
         states: dict[str, PanelState] = {"": self._orphans}
         for name, revision in revisions.items():

@@ -292,9 +292,10 @@ export interface Reap {
   kind: 'reap';
 }
 
-/** Say what a pool with these options would cost; nothing is started. Answered with `Price`. */
+/** Say what `NewPool` with these would cost; nothing is started. Answered with `Price`. */
 export interface AskPrice {
   id: string;
+  name: string;
   options: { [key: string]: string };
   kind: 'ask-price';
 }

@@ -5,12 +5,14 @@ import { chart, SPAN } from '../src/model/chart';
 import { equivalent, Wish } from '../src/model/equivalent';
 import { duration, money, share, spentBy } from '../src/model/format';
 import { nodesInOrder, outputLines, tally, tasksInOrder, title } from '../src/model/lists';
+import { accounts } from '../src/model/money';
+import { lasts, perHour } from '../src/model/price';
 import { visible } from '../src/model/window';
-import { NodeRow, OutputRow, PointRow, TaskRow } from '../src/protocol';
+import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow } from '../src/protocol';
 
 describe('numbers', () => {
   it('are written as people read them', () => {
-    expect([money(0), money(0.0124), money(1.366), money(1204)]).toEqual(['$0.00', '$0.0124', '$1.37', '$1204.00']);
+    expect([money(0), money(0.0124), money(1.366), money(1204)]).toEqual(['$0.00', '$0.0124', '$1.37', '$1,204.00']);
     expect([duration(41), duration(724.9), duration(10930), duration(-3)]).toEqual(['0:41', '12:04', '3:02:10', '0:00']);
     expect([share(0.906), share(0), share(null), share(undefined)]).toEqual(['91%', '0%', '–', '–']);
   });
@@ -25,6 +27,45 @@ describe('numbers', () => {
 describe('the line of %sky', () => {
   it.each(cases.map(each => [each.line, each.command] as const))('%s', (line, command) => {
     expect(equivalent(command as unknown as Wish)).toBe(line);
+  });
+});
+
+describe('what another process has left behind', () => {
+  it('is taken over by name, and given back by id', () => {
+    expect(equivalent({ kind: 'attach', pool: 'train' })).toBe('%sky attach train');
+    expect(equivalent({ kind: 'reap', pool: 'train-0a1b' })).toBe('%sky reap train-0a1b');
+  });
+});
+
+describe('prices', () => {
+  const price = (least: number, most: number): Price => ({
+    kind: 'price', version: 2, id: '1', min: 1, max: 3, least, most, offers: []
+  });
+
+  it('are told for the fewest and the most nodes', () => {
+    expect(perHour(price(1.5, 4.5))).toBe('$1.50/h – $4.50/h');
+    expect(perHour(price(2, 2))).toBe('$2.00/h');
+  });
+
+  it.each([
+    ['9', 4.5, '2:00:00'],
+    ['', 4.5, ''],
+    ['much', 4.5, ''],
+    ['9', 0, '']
+  ])('a budget of %j lasts, at %d an hour, %j', (budget, most, says) => {
+    expect(lasts(price(0, most), budget)).toBe(says);
+  });
+});
+
+describe('the account of a pool', () => {
+  it('has its cells, the latest first, and what none of them has used', () => {
+    const pool = { spent: 1, spent_at: 1000, per_hour: 3.6 } as PoolRow;
+    const cell = (number: number, cost: number) => ({ pool: 'p', cell: number, cost }) as CellRow;
+    const told = accounts(pool, [cell(2, 0.25), cell(7, 0.5)], 1010);
+    expect(told.cells.map(row => row.cell)).toEqual([7, 2]);
+    expect(told.spent).toBeCloseTo(1.01);
+    expect(told.rest).toBeCloseTo(0.26);
+    expect(accounts(pool, [cell(2, 5)], 1010).rest).toBe(0);
   });
 });
 

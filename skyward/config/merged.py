@@ -65,6 +65,19 @@ class Config:
         """The names of the pools that have a table, in the order in which they were written."""
         return tuple(dict.fromkeys(name for file in self.files for name in _table(_get(file, "pools"))))
 
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The names of the providers that have a table, in the order in which they were written."""
+        return tuple(dict.fromkeys(self._provider_names()))
+
+    def provider(self, name: str) -> object:
+        """The settings of the provider of that name: those of its table, or of an installed one that needs none.
+
+        Raises:
+            SpecError: there is none, or its settings are missing or wrong.
+        """
+        return self._provider(name) if name in self.providers else read_field(PROVIDER, name, Path())
+
     def cells(self) -> dict[str, Found]:
         """What is said of cells, by name, as it was written."""
         return {name: found for file in self.files for name, found in _below(_get(file, "cells"))}

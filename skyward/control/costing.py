@@ -103,7 +103,11 @@ class CellAccounts:
         """Every cell, those of `works`, which are not over, included; in the order in which they first appeared."""
         now = time.monotonic()
         cells = {origin: _Account(account.tasks, account.cost) for origin, account in self._over.items()}
+        latest, account = None, _Account()
         for work in works:
-            if work.origin is not None and work.sent_at is not None:
-                cells.setdefault(work.origin, _Account()).add(cost_of(work, now))
+            if work.origin is None or work.sent_at is None:
+                continue
+            if work.origin is not latest:  # as above: there may be ten thousand
+                latest, account = work.origin, cells.setdefault(work.origin, _Account())
+            account.add(cost_of(work, now))
         return tuple(CellCost(origin, account.tasks, account.cost) for origin, account in cells.items())

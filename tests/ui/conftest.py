@@ -139,13 +139,15 @@ def lab(server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest) 
         if not opened or request.session.testsfailed > before:
             lab.see(f"failed-{name}")
         page.close()
-        _end_kernels(address)
+        _end_all(address)
 
 
-def _end_kernels(address: str) -> None:
-    with urllib.request.urlopen(f"{address}/api/sessions", timeout=20) as reply:
-        sessions = json.load(reply)
-    for session in sessions:
-        end = urllib.request.Request(f"{address}/api/sessions/{session['id']}", method="DELETE")
-        with urllib.request.urlopen(end, timeout=30):
-            pass
+def _end_all(address: str) -> None:
+    """End every kernel and every terminal."""
+    for kind, key in (("sessions", "id"), ("terminals", "name")):
+        with urllib.request.urlopen(f"{address}/api/{kind}", timeout=20) as reply:
+            there = json.load(reply)
+        for each in there:
+            end = urllib.request.Request(f"{address}/api/{kind}/{each[key]}", method="DELETE")
+            with urllib.request.urlopen(end, timeout=30):
+                pass

@@ -1,9 +1,9 @@
 /** Numbers as the panel writes them. They keep their width as they grow, so that nothing jumps. */
 
-/** USD: `$0.0124`, `$1.37`. Small amounts show where they stand. */
+/** USD: `$0.0124`, `$1,204.00`. Small amounts show where they stand. */
 export function money(usd: number): string {
   const digits = usd !== 0 && Math.abs(usd) < 0.1 ? 4 : 2;
-  return `$${usd.toFixed(digits)}`;
+  return `$${usd.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
 }
 
 /** Seconds: `0:41`, `12:04`, `3:02:10`. */

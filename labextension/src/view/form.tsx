@@ -53,6 +53,7 @@ type Options = { [flag: string]: string };
 
 /** The price of a pool with these options: none yet, what it is, or why there is none. */
 function usePrice(
+  name: string,
   options: Options,
   ask: (wish: Wish) => Promise<Reply | string>
 ): Price | string | null {
@@ -61,10 +62,13 @@ function usePrice(
     Object.entries(options).filter(([flag, text]) => text.trim() && !PRICELESS.includes(flag))
   );
   React.useEffect(() => {
+    if (!name) {
+      return;
+    }
     let over = false;
     const timer = window.setTimeout(async () => {
       const wanted = Object.fromEntries(JSON.parse(asked)) as Options;
-      const reply = await ask({ kind: 'ask-price', options: wanted });
+      const reply = await ask({ kind: 'ask-price', name, options: wanted });
       if (!over) {
         setPrice(typeof reply === 'string' || reply.kind === 'price' ? reply : null);
       }
@@ -73,7 +77,7 @@ function usePrice(
       over = true;
       window.clearTimeout(timer);
     };
-  }, [asked]);
+  }, [name, asked]);
   return price;
 }
 
@@ -135,7 +139,7 @@ export function NewPool(
     props.names.includes('default') ? `pool-${props.names.length + 1}` : 'default'
   );
   const [options, setOptions] = React.useState<Options>({});
-  const price = usePrice(options, props.ask);
+  const price = usePrice(name.trim(), options, props.ask);
   const wish = { kind: 'new-pool', name: name.trim(), options } as const;
   const line = equivalent(wish);
   const field = (each: FormField) => (

@@ -10,7 +10,7 @@ import { Acting } from './pool';
 import { Source } from './streams';
 
 const ROW = 24;
-const OPEN = 120;
+const OPEN = 108;
 const MOST = 288;
 /** From how many nodes on there is a summary and a filter. */
 const MANY = 20;

@@ -69,8 +69,8 @@ export function PoolCard(
       </header>
       <p className="skyward-Pool-line">
         {elastic
-          ? trans.__('%1 of %2–%3 nodes', pool.active, pool.min, pool.max)
-          : trans.__('%1 of %2 nodes', pool.active, pool.desired)}
+          ? trans.__('%1 of %2–%3 nodes', whole(pool.active), whole(pool.min), whole(pool.max))
+          : trans.__('%1 of %2 nodes', whole(pool.active), whole(pool.desired))}
         {' · '}
         {pool.provider || trans.__('no provider yet')}
         {pool.policy && elastic && ` · ${pool.policy}`}

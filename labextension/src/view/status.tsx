@@ -1,7 +1,7 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { money } from '../model/format';
+import { money, whole } from '../model/format';
 import { PanelModel, Words } from '../model/panel';
 import { useModel } from './panel';
 
@@ -24,7 +24,7 @@ function Item(props: {
       title={trans.__('Show the pools of this notebook')}
       onClick={props.onClick}
     >
-      {nodes === 1 ? trans.__('1 node') : trans.__('%1 nodes', nodes)} ·{' '}
+      {nodes === 1 ? trans.__('1 node') : trans.__('%1 nodes', whole(nodes))} ·{' '}
       {money(price)}/h
     </button>
   );

@@ -90,7 +90,7 @@ export function Tasks(
       />
       {unseen > 0 && (
         <p className="skyward-Empty">
-          {trans.__('%1 more that wait are not listed.', whole(unseen))}
+          {trans.__('%1 more that run or wait are not listed.', whole(unseen))}
         </p>
       )}
     </Section>

@@ -4,19 +4,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-import skyward as sky
 import skyward.reaping
 from skyward.errors import PoolClosedError, UsageError
 from skyward.logs import LogEntry
 from skyward.provider import LocalAccess, SSHAccess
 from skyward.reaping import Orphan, Reaped
 from skyward.specs import Nodes
-from skyward_jupyter import option_table
-from skyward_jupyter.panel import read_options
+from skyward_jupyter.panel import fields, read_options
 from skyward_kernel.bridge import MOST_CLIENTS, PanelBridge, PoolForm
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import STATE_COMM, FormField
@@ -277,6 +276,22 @@ def test_a_kernel_that_restarts_leaves_the_pools_that_can_live_on(
     assert (kernel.ended, far.done) == ([False, True], [])
 
 
+def test_panels_and_pools_that_come_and_go_leave_nothing(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager
+) -> None:
+    threads, comms, targets = threading.active_count(), set(kernel.comms), set(kernel.targets)
+    for number in range(50):
+        panel = kernel.connect(f"page {number % 3}")
+        pools.get_or_open(f"pool {number}")
+        panel.send({"kind": "refresh", "id": "1"})
+        pools.close(f"pool {number}")
+        panel.leave()
+    wait_for(lambda: threading.active_count() == threads, "the threads to end")
+    assert (set(kernel.comms), set(kernel.targets), bridge._clients) == (comms, targets, {})
+    kernel.connect()
+    wait_for(lambda: kernel.published[-1].get("tables") == {}, "a snapshot of nothing")
+
+
 def reply(kernel: FakeKernel, comm: FakeComm, wanted: str, **question: object) -> dict[str, Any]:
     """What a question is answered with."""
     before = len(kernel.published)
@@ -286,20 +301,24 @@ def reply(kernel: FakeKernel, comm: FakeComm, wanted: str, **question: object) -
 
 
 def test_a_price_is_told_before_anything_is_started(
-    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(option_table, "find_provider", lambda name: lambda: sky.Local(hourly_price=1.5))
+    (tmp_path / "skyward.toml").write_text('[providers.cloud]\ntype = "local"\nhourly_price = 1.5\n')
+    monkeypatch.chdir(tmp_path)
+    assert {"cloud", "local"} <= set(next(each for each in fields() if each.flag == "--provider").choices)
     comm = kernel.connect()
-    options = {"--nodes": "2:8", "--provider": "local", "--budget": " "}
-    told = reply(kernel, comm, "price", kind="ask-price", options=options)
+    options = {"--nodes": "2:8", "--provider": "cloud", "--budget": " "}
+    told = reply(kernel, comm, "price", kind="ask-price", name="q", options=options)
     assert (told["min"], told["max"], told["least"], told["most"]) == (2, 8, 3.0, 12.0)
     (offer,) = told["offers"]
     assert offer["per_hour"] == 1.5
     assert "local" in offer["place"]
-    state, text = answer(kernel, comm, kind="ask-price", options={**options, "--max-cost": "1"})
+    state, text = answer(kernel, comm, kind="ask-price", name="q", options={**options, "--max-cost": "1"})
     assert state == "refused"
     assert text.startswith("No machine on offer from local fits")
-    assert answer(kernel, comm, kind="ask-price", options={"--nodes": "x"})[0] == "refused"
+    assert answer(kernel, comm, kind="ask-price", name="q", options={"--nodes": "x"})[0] == "refused"
+    state, text = answer(kernel, comm, kind="ask-price", name="q", options={"--provider": "ssh"})
+    assert (state, "needs settings" in text) == ("refused", True)
     assert pools.names == []
 
 

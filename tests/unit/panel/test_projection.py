@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skyward.control.costing import CellCost
 from skyward.control.snapshot import OutputView, PoolReport
 from skyward.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.rows import KEPT, LOGS, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
-from tests.unit.panel.conftest import decision, node, snapshot, task
+from skyward_kernel.rows import KEPT, LOGS, CellRow, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
+from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit
 
@@ -32,6 +33,15 @@ def test_a_pool_with_everything() -> None:
     assert (state["decisions"]["p/1"].before, state["decisions"]["p/1"].after) == (1, 2)
     assert encode(state["output"]["p/1"])["text"] == "epoch 1\n"
     assert (state.last_decision, state.last_output) == (1, 1)
+
+
+def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:
+    over = task(3, state="done", ended_at=999.0, cost=0.0123456)
+    report = PoolReport(snapshot(), (), (over, task(4, state="running", cost=0.5)), (), (CellCost(CELL, 2, 1.2345678),))
+    state = project(report)
+    assert state["cells"] == {"p/7.cell-id": CellRow("p", 7, "cell-id", "train(1)", 2, 1.23)}
+    costs = [row.cost for row in state["tasks"].values() if isinstance(row, TaskRow)]
+    assert costs == [0.0123, 0.0], "what a running task costs grows with time alone"
 
 
 def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:

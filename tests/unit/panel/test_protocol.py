@@ -49,7 +49,7 @@ EXAMPLES: list[Command] = [
     NewPool("8", "train", {"--nodes": "2:4"}),
     Attach("9", "train"),
     Reap("10", "train-0123456789"),
-    AskPrice("11", {"--nodes": "2:4"}),
+    AskPrice("11", "train", {"--nodes": "2:4"}),
     AskShell("12", "p", 3),
     AskOutput("13", "p", None, 12),
     AskOutput("14", "p", 3, None),

@@ -231,7 +231,7 @@
 
 .skyward-Bounds {
   display: flex;
-  gap: 6px;
+  gap: 4px;
   align-items: center;
   margin-top: 6px;
 }
@@ -262,7 +262,7 @@
 .skyward-Bounds-slider {
   position: relative;
   flex: 1;
-  min-width: 48px;
+  min-width: 24px;
   height: 22px;
 }
 
@@ -625,14 +625,14 @@
 .skyward-Task {
   display: flex;
   flex: 1;
-  gap: 6px;
+  gap: 5px;
   align-items: center;
   min-width: 0;
 }
 
 .skyward-Task-cell {
   flex: none;
-  min-width: 30px;
+  min-width: 24px;
   padding: 0;
   border: 0;
   background: none;
@@ -649,7 +649,7 @@
 .skyward-Panel .skyward-Task-name {
   flex: 1;
   overflow: hidden;
-  min-width: 32px;
+  min-width: 24px;
   padding: 0;
   border: 0;
   background: none;
