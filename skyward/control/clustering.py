@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from skyward.control import background
 from skyward.control.spreading import Spreading
@@ -47,6 +48,7 @@ class Clustering:
         self._waiting: list[Node] = []
         self._joining: Node | None = None
         self._members: dict[Node, str] = {}
+        self._removed: WeakSet[Node] = WeakSet()
         self._changed = asyncio.Event()
         self._client: ClusterClient | None = None
         self._entering = asyncio.Lock()
@@ -92,6 +94,8 @@ class Clustering:
         if not isinstance(event, Clustered):
             self.spreading.heard(node, event)
             return
+        if node in self._removed:
+            return  # it was still on its way in
         was_joining = node is self._joining
         if was_joining:
             self._joining = None
@@ -110,7 +114,8 @@ class Clustering:
             self._await(node)
 
     def remove(self, node: "Node") -> None:
-        """A node is gone."""
+        """A node is gone, whatever it may still say."""
+        self._removed.add(node)
         self.spreading.remove(node)
         if node is self._joining:
             self._joining = None

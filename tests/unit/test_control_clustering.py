@@ -140,6 +140,23 @@ def test_one_that_is_lost_on_its_way_out_holds_up_nobody() -> None:
     asyncio.run(scene())
 
 
+def test_one_that_is_removed_while_it_joins_is_no_member_when_it_is_in_after_all() -> None:
+    async def scene() -> None:
+        clustering, (first,) = cluster_of(1)
+        late: Any = Member(1)
+        clustering.add(late)
+        clustering.start()
+        await told_to_join(late)
+        await clustering.leave(late)
+        clustering.heard(late, Clustered(late.address))
+        newcomer: Any = Member(2)
+        clustering.add(newcomer)
+        assert (await told_to_join(newcomer)).seeds == (first.address,), "the one that was removed is no way in"
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
 def test_the_last_one_has_nobody_to_hand_over_to() -> None:
     async def scene() -> None:
         clustering, (only,) = cluster_of(1)
