@@ -108,12 +108,22 @@ class BulkLane:
 
     def _connect(self) -> socket.socket:
         if self._connection is None:
+            self._check_open()
             connection = socket.create_connection(self._address, timeout=10.0)
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                self._connection = connection
+            try:
+                with self._lock:  # from here on, `close` breaks it off
+                    self._check_open()
+                    self._connection = connection
+            except ConnectionError:
+                connection.close()
+                raise
         return self._connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionError("the connection to the node is closed")
 
     def _disconnect(self) -> None:
         with self._lock:
@@ -122,7 +132,7 @@ class BulkLane:
             connection.close()
 
     def close(self) -> None:
-        """End the thread. What is under way is broken off."""
+        """End the thread. What is under way is broken off, and what waits fails."""
         with self._lock:
             self._closed = True
             if self._connection is not None:

@@ -56,3 +56,16 @@ def test_a_blob_that_there_is_no_room_for_fails_and_the_next_is_moved(
             assert Request.read(connection, TOKEN)
             connection.sendall(OK + SIZE.pack(5) + b"bytes")
             assert bytes(moved.result(20)) == b"bytes"
+
+
+def test_what_waits_fails_when_the_lane_is_closed_and_connects_to_nobody(listener: socket.socket) -> None:
+    with lane_to(listener) as lane:
+        moves = [lane.move(GET, BLOB) for _ in range(3)]
+        with listener.accept()[0] as silent:
+            assert Request.read(silent, TOKEN), "the first is under way"
+            lane.close()
+            for move in moves:
+                assert isinstance(move.exception(20), ConnectionError)
+    listener.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listener.accept()
