@@ -88,9 +88,9 @@ class PanelBridge:
         self._kernel.do_shutdown = self._shut_down
         with self._lock:
             clients, self._clients = self._clients, {}
+            self._publisher.stop()
         for comm in clients.values():
             comm.close()
-        self._publisher.stop()
 
     def _shutting_down(self, restart: bool) -> Any:
         """The kernel is about to end. Where another takes its place, that one finds the pools that can live on."""
@@ -110,18 +110,17 @@ class PanelBridge:
             self._clients[client] = comm
             while len(self._clients) > MOST_CLIENTS:
                 replaced.append(self._clients.pop(next(iter(self._clients))))
+            self._publisher.start()
         for old in replaced:
             if old is not None:
                 old.close()
-        self._publisher.start()
 
     def _left(self, client: str, comm: Any) -> None:
         with self._lock:
             if self._clients.get(client) is comm:
                 del self._clients[client]
-            alone = not self._clients
-        if alone:
-            self._publisher.stop()
+            if not self._clients:
+                self._publisher.stop()
 
     def _received(self, message: Mapping[str, Any]) -> None:
         """A command. This runs on a subshell, beside a cell, and must be over soon."""

@@ -1,7 +1,7 @@
 """What the commands of the panel do to the pools, each with a sentence on what came of it."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from skyward.errors import UsageError
 from skyward.specs import Nodes
@@ -20,7 +20,7 @@ from skyward_kernel.protocol import (
     StopPool,
 )
 
-__all__ = ["SLOW", "CarryOut", "Change", "OpenPool", "cancel_cell"]
+__all__ = ["SLOW", "CarryOut", "Change", "OpenPool", "Scaled", "cancel_cell", "scale_or_stop"]
 
 type Change = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap
 """Commands that are no questions."""
@@ -30,6 +30,16 @@ type OpenPool = Callable[[str, Mapping[str, str]], object]
 
 SLOW: Final = (StopPool, StopAll, NewPool, Attach, Reap, AskPrice)
 """Commands that wait for machines, or for those who have them."""
+
+
+class Scaled(Protocol):
+    """Pools by name, as `PoolManager` has them."""
+
+    def scale(self, name: str, nodes: Nodes) -> object:
+        """Change how many nodes one has."""
+
+    def close(self, name: str) -> None:
+        """Close one."""
 
 
 class CarryOut:
@@ -59,15 +69,11 @@ class CarryOut:
                 return f"Stopping task {task}."
             case CancelCell(_, cell):
                 return cancel_cell(self._pools, cell)
-            case Scale(_, pool, least, most):
-                wanted = self._pools.scale(pool, Nodes(least, None if most == least else most))
-                return f"Pool {pool!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}."
+            case Scale(_, pool) | StopPool(_, pool):
+                return scale_or_stop(self._pools, pool, command)
             case Drain(_, pool, node):
                 self._pools.get(pool).drain(node)
                 return f"Node {node} of pool {pool!r} finishes its tasks and goes."
-            case StopPool(_, pool):
-                self._pools.close(pool)
-                return f"Pool {pool!r} is closed."
             case StopAll():
                 closed = self._pools.close_all()
                 return f"Closed: {', '.join(closed)}." if closed else "There are no pools."
@@ -80,6 +86,22 @@ class CarryOut:
                 return f"Pool {pool!r} is this kernel's now{tasks}."
             case Reap(_, pool):
                 return _reap(pool)
+
+
+def scale_or_stop(pools: Scaled, name: str, command: Scale | StopPool) -> str:
+    """Do what a command of one pool says to the one of this name; what came of it.
+
+    Raises:
+        SkywardError: it cannot be done.
+    """
+    match command:
+        case Scale(_, _, least, most):
+            wanted = Nodes(least, None if most == least else most)
+            pools.scale(name, wanted)
+            return f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}."
+        case StopPool():
+            pools.close(name)
+            return f"Pool {name!r} is closed."
 
 
 def _reap(pool: str) -> str:

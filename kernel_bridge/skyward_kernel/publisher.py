@@ -91,14 +91,17 @@ class Publisher:
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
+        self._last: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Begin, or send a snapshot if it has begun."""
         with self._lock:
             if self._thread is None:
-                self._over.clear()
-                self._thread = threading.Thread(target=self._run, name="skyward-panel", daemon=True)
+                self._over = threading.Event()
+                self._thread = self._last = threading.Thread(
+                    target=self._run, args=(self._over, self._last), name="skyward-panel", daemon=True
+                )
                 self._thread.start()
         self.refresh()
 
@@ -127,15 +130,18 @@ class Publisher:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _run(self) -> None:
+    def _run(self, over: threading.Event, before: threading.Thread | None) -> None:
+        """Look until it is over; after the thread before this one, which may still be at its last look."""
+        if before is not None:
+            before.join()
         gap = self._gap
-        while not self._over.is_set():
+        while not over.is_set():
             self._wake.wait(gap)
-            if self._over.is_set():
+            if over.is_set():
                 return
             if self._wake.is_set():
                 self._wake.clear()
-                self._over.wait(self._gap)  # what else is asked for in this moment is answered with it
+                over.wait(self._gap)  # what else is asked for in this moment is answered with it
             began = time.perf_counter()
             try:
                 self._see_orphans()

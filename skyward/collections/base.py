@@ -81,8 +81,8 @@ def wait[T](future: Future[T]) -> T:
             try:
                 return future.result(_LOOK)
             except TimeoutError:
-                if future.done():
-                    raise
+                if future.done():  # meanwhile; or this is what it has failed with
+                    return future.result()
     except BaseException:
         future.cancel()
         raise

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from skyward.control import background
 from skyward.control.spreading import Spreading
@@ -23,6 +24,9 @@ _AGAIN = 1.0
 _LEAVE_WITHIN = 12.0
 _WAIT_FOR_IT = 60.0
 """Seconds that an operation of the client waits for a node to be in the cluster."""
+
+_REACH_WITHIN = 10.0
+"""Seconds that a way to one node may take to be made, before the client goes without that node."""
 
 _logger = logging.getLogger(__name__)
 
@@ -47,6 +51,7 @@ class Clustering:
         self._waiting: list[Node] = []
         self._joining: Node | None = None
         self._members: dict[Node, str] = {}
+        self._removed: WeakSet[Node] = WeakSet()
         self._changed = asyncio.Event()
         self._client: ClusterClient | None = None
         self._entering = asyncio.Lock()
@@ -92,6 +97,8 @@ class Clustering:
         if not isinstance(event, Clustered):
             self.spreading.heard(node, event)
             return
+        if node in self._removed:
+            return  # it was still on its way in
         was_joining = node is self._joining
         if was_joining:
             self._joining = None
@@ -99,7 +106,7 @@ class Clustering:
         if event.address:
             self._members[node] = event.address
             if self._client is not None:
-                self._spawn(self._client.reach(event.address, node.reach))
+                self._spawn(self._keep_reaching(self._client, node, event.address))
         elif was_joining:
             _logger.warning("node %s did not join the others of its pool: %s; trying again", node.rank, event.why)
             asyncio.get_running_loop().call_later(_AGAIN, self._try_again, node)
@@ -110,7 +117,8 @@ class Clustering:
             self._await(node)
 
     def remove(self, node: "Node") -> None:
-        """A node is gone."""
+        """A node is gone, whatever it may still say."""
+        self._removed.add(node)
         self.spreading.remove(node)
         if node is self._joining:
             self._joining = None
@@ -168,26 +176,47 @@ class Clustering:
             if self._client is None:
                 try:
                     async with asyncio.timeout(_WAIT_FOR_IT):
-                        await self._until(lambda: bool(self._members) or self._closed)
                         self._client = await self._enter()
                 except TimeoutError:
+                    what = "could be reached" if self._members else "has formed a cluster"
                     raise CollectionUnavailableError(
                         f"{request.kind.capitalize()} {request.name!r} cannot be reached: no node of pool "
-                        f"{self._pool!r} has formed a cluster within {_WAIT_FOR_IT:.0f} s."
+                        f"{self._pool!r} {what} within {_WAIT_FOR_IT:.0f} s."
                     ) from None
             return self._client
 
     async def _enter(self) -> "ClusterClient":
+        """Get in, through those of the members that can be reached."""
         from skyward.link.collections import ClusterClient
 
+        await self._until(lambda: bool(self._members) or self._closed)
         self._check_open()
         if self._authority is None:
             raise RuntimeError("there are members, and nobody made their certificates")
         client = ClusterClient(self._pool, self._authority.issue("client"))
-        for node, address in tuple(self._members.items()):
-            await client.reach(address, node.reach)
-        await client.enter(tuple(self._members.values()))
+        while not (seeds := await self._reach_all(client)):
+            await asyncio.sleep(_AGAIN)
+            self._check_open()
+        await client.enter(seeds)
+        for node, address in self._members.items():
+            if address not in seeds:
+                self._spawn(self._keep_reaching(client, node, address))
         return client
+
+    async def _reach_all(self, client: "ClusterClient") -> tuple[str, ...]:
+        """The addresses of the members that can be reached now."""
+        members = tuple(self._members.items())
+        reasons = await asyncio.gather(*(_reach(client, node, address) for node, address in members))
+        return tuple(address for (_, address), reason in zip(members, reasons, strict=True) if not reason)
+
+    async def _keep_reaching(self, client: "ClusterClient", node: "Node", address: str) -> None:
+        """Make a way to a member, for as long as it is one: others may send us there for what it keeps."""
+        said = False
+        while self._members.get(node) == address and (reason := await _reach(client, node, address)):
+            if not said:
+                _logger.warning("node %s cannot be reached for its collections: %s; trying again", node.rank, reason)
+                said = True
+            await asyncio.sleep(_AGAIN)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -210,3 +239,13 @@ class Clustering:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+async def _reach(client: "ClusterClient", node: "Node", address: str) -> str:
+    """Make a way to a member; why there is none, or else nothing."""
+    try:
+        async with asyncio.timeout(_REACH_WITHIN):
+            await client.reach(address, node.reach)
+    except (ConnectionError, TimeoutError) as error:
+        return str(error) or f"no way to it within {_REACH_WITHIN:.0f} s"
+    return ""

@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.console import ConsoleSink
@@ -11,8 +12,10 @@ from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.log import Log
 from skyward.control.work import Arrived, Work
+from skyward.errors import RemoteError
+from skyward.wire.failure import capture_failure
 from skyward.wire.messages import Blob, Display, Drop, Event, Finished, Need, Output, Started, Yielded
-from skyward.wire.payload import blobs_of
+from skyward.wire.payload import blobs_of, encode
 
 if TYPE_CHECKING:
     from skyward.control.node import Node
@@ -105,11 +108,24 @@ class Hearing:
         except ConnectionError:
             self._tell(tasks.Ended(event.task, node.rank, "lost", event.seconds))
             return
-        node.tell(Drop(tuple(fetched)))
-        self._ended(node, event, Arrived(event.payload, fetched), self.works.get(event.task))
+        except Exception as error:
+            event, arrived = replace(event, outcome="error"), _not_brought(error)
+        else:
+            arrived = Arrived(event.payload, fetched)
+        node.tell(Drop(tuple(blob.key for blob in blobs)))
+        self._ended(node, event, arrived, self.works.get(event.task))
 
     def _ended(self, node: "Node", event: Finished, arrived: Arrived, work: Work | None) -> None:
         if work is not None:
             work.seconds = event.seconds
             self.arrived[event.task] = arrived
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
+
+
+def _not_brought(error: Exception) -> Arrived:
+    """What a task ends with whose result is there, and cannot be had here. It would be no different the next time."""
+    kind = type(error).__name__
+    failed = RemoteError(f"What came of the task could not be brought here: {kind}: {error}.", kind)
+    failed.__cause__ = error
+    outgoing = encode(capture_failure(failed))
+    return Arrived(outgoing.payload, outgoing.blobs)

@@ -47,7 +47,8 @@ class BulkLane:
     def move(self, verb: bytes, blob: Blob, view: memoryview | None = None) -> Future[memoryview]:
         """Put `view` under the key of `blob`, or get it. The future ends with the blob's bytes, writable after a get.
 
-        It fails with `ConnectionError` when the node cannot be reached, or does not have the blob.
+        It fails with `ConnectionError` when the node cannot be reached, or does not have the blob, and with
+        `MemoryError` when there is no room for it here.
         """
         future: Future[memoryview] = Future()
         with self._lock:
@@ -69,6 +70,9 @@ class BulkLane:
                 future.set_result(self._persist(verb, blob, view))
             except (OSError, EOFError) as error:
                 future.set_exception(ConnectionError(f"blob of {blob.size:,} bytes did not get through: {error}"))
+            except Exception as error:
+                self._disconnect()  # what is left of the blob is no answer to the next
+                future.set_exception(error)
         self._disconnect()
 
     def _persist(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
@@ -104,12 +108,22 @@ class BulkLane:
 
     def _connect(self) -> socket.socket:
         if self._connection is None:
+            self._check_open()
             connection = socket.create_connection(self._address, timeout=10.0)
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                self._connection = connection
+            try:
+                with self._lock:  # from here on, `close` breaks it off
+                    self._check_open()
+                    self._connection = connection
+            except ConnectionError:
+                connection.close()
+                raise
         return self._connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionError("the connection to the node is closed")
 
     def _disconnect(self) -> None:
         with self._lock:
@@ -118,7 +132,7 @@ class BulkLane:
             connection.close()
 
     def close(self) -> None:
-        """End the thread. What is under way is broken off."""
+        """End the thread. What is under way is broken off, and what waits fails."""
         with self._lock:
             self._closed = True
             if self._connection is not None:
@@ -160,10 +174,17 @@ class BulkPath:
 
 
 def _room(size: int) -> memoryview:
-    """Memory for a blob; where the system has large pages, of those, which are there several times sooner."""
+    """Memory for a blob; where the system has large pages, of those, which are there several times sooner.
+
+    Raises:
+        MemoryError: there is none.
+    """
     if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return memoryview(bytearray(size))
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"no memory for {size:,} bytes: {error}") from None
     with contextlib.suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
+from skyward_kernel.carrying_out import scale_or_stop
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import manager_of
 from skyward_kernel.projection import changes, encode, project
@@ -31,7 +32,7 @@ MOST_VIEWERS: Final = 64
 
 
 class _One:
-    """The pools to watch: this one."""
+    """The pools that there are: this one."""
 
     def __init__(self, pool: "Compute") -> None:
         self._pool = pool
@@ -40,6 +41,14 @@ class _One:
     def peek(self, name: str) -> "Compute | None":
         """It."""
         return self._pool
+
+    def scale(self, name: str, nodes: Nodes) -> None:
+        """Change how many nodes it has."""
+        self._pool.resize(nodes)
+
+    def close(self, name: str) -> None:
+        """Close it."""
+        self._pool.close()
 
 
 class LiveView:
@@ -53,7 +62,8 @@ class LiveView:
     def __init__(self, pool: "Compute", send: Callable[[dict[str, Any]], object]) -> None:
         self._pool = pool
         self._send = send
-        self._publisher = Publisher(_One(pool), self._tell, gap=GAP)
+        self._one = _One(pool)
+        self._publisher = Publisher(self._one, self._tell, gap=GAP)
         self._viewers: dict[str, None] = {}
         self._ended = False
         self._lock = threading.Lock()
@@ -120,23 +130,10 @@ class LiveView:
         self._answer(answer)
 
     def _carried_out(self, command: Command) -> str:
-        pool, name = self._pool, self._pool.name
-        residents = manager_of(pool)  # it keeps account of the sizes that its pools were given
-        match command:
-            case Scale(_, _, least, most):
-                wanted = Nodes(least, None if most == least else most)
-                if residents is None:
-                    pool.resize(wanted)
-                else:
-                    residents.scale(name, wanted)
-                return f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}."
-            case StopPool():
-                if residents is None:
-                    pool.close()
-                else:
-                    residents.close(name)
-                return f"Pool {name!r} is closed."
-        raise UsageError(f"This view has no command {command.kind}.")
+        if not isinstance(command, Scale | StopPool):
+            raise UsageError(f"This view has no command {command.kind}.")
+        residents = manager_of(self._pool)  # it keeps account of the sizes that its pools were given
+        return scale_or_stop(self._one if residents is None else residents, self._pool.name, command)
 
     def _answer(self, answer: Answer) -> None:
         self._send(encode(answer))

@@ -2,14 +2,20 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from skyward.control import clustering as room
 from skyward.control.clustering import Clustering
+from skyward.errors import CollectionUnavailableError
+from skyward.link import collections
 from skyward.wire.messages import Clustered, Command, Join, Leave
+from skyward.wire.shared.requests import Request
 
 pytestmark = pytest.mark.unit
+
+REQUEST = Request("counter", "c", "value")
 
 
 class Member:
@@ -23,6 +29,12 @@ class Member:
         self.instance = SimpleNamespace(id=f"machine-{rank}", address="127.0.0.1")
         self.told: list[Join | Leave] = []
         self.asked = asyncio.Event()
+        self.cut_off = False
+
+    async def reach(self, address: str) -> str:
+        if self.cut_off:
+            raise ConnectionError("no tunnel")
+        return address
 
     def tell(self, command: Command) -> None:
         if isinstance(command, Join | Leave):
@@ -36,6 +48,14 @@ def cluster_of(count: int) -> tuple[Clustering, list[Any]]:
     for member in members:
         clustering.heard(member, Clustered(member.address))
     return clustering, members
+
+
+async def certified(clustering: Clustering) -> None:
+    """Start, and wait for what lets us in."""
+    clustering.start()
+    making = clustering._making
+    assert making is not None
+    await making
 
 
 async def settled() -> None:
@@ -140,11 +160,93 @@ def test_one_that_is_lost_on_its_way_out_holds_up_nobody() -> None:
     asyncio.run(scene())
 
 
+def test_one_that_is_removed_while_it_joins_is_no_member_when_it_is_in_after_all() -> None:
+    async def scene() -> None:
+        clustering, (first,) = cluster_of(1)
+        late: Any = Member(1)
+        clustering.add(late)
+        clustering.start()
+        await told_to_join(late)
+        await clustering.leave(late)
+        clustering.heard(late, Clustered(late.address))
+        newcomer: Any = Member(2)
+        clustering.add(newcomer)
+        assert (await told_to_join(newcomer)).seeds == (first.address,), "the one that was removed is no way in"
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
 def test_the_last_one_has_nobody_to_hand_over_to() -> None:
     async def scene() -> None:
         clustering, (only,) = cluster_of(1)
         await clustering.leave(only)
         assert only.told == []
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+class Client(collections.ClusterClient):
+    """A client that finds ways to members, and stays outside."""
+
+    made: ClassVar[list["Client"]] = []
+
+    seeds: tuple[str, ...] = ()
+
+    async def enter(self, seeds: tuple[str, ...]) -> None:
+        self.made.append(self)
+        self.seeds = seeds
+
+    async def perform(self, request: Request) -> str:
+        return "answer"
+
+    async def until_it_reaches(self, *members: Member) -> None:
+        async with asyncio.timeout(20):
+            while set(self._dials) != {member.address for member in members}:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
+    monkeypatch.setattr(room, "_AGAIN", 0.01)
+    monkeypatch.setattr(collections, "ClusterClient", Client)
+    monkeypatch.setattr(Client, "made", [])
+    return Client.made
+
+
+def test_the_client_goes_without_a_member_that_it_cannot_reach_and_tries_again(made: list[Client]) -> None:
+    async def scene() -> None:
+        clustering, (first, second) = cluster_of(2)
+        await certified(clustering)
+        first.cut_off = True
+        assert await clustering._perform(REQUEST) == "answer"
+        (client,) = made
+        assert client.seeds == (second.address,)
+        first.cut_off = False
+        await client.until_it_reaches(first, second)
+        third: Any = Member(2)
+        third.cut_off = True
+        clustering.heard(third, Clustered(third.address))
+        await settled()
+        third.cut_off = False
+        await client.until_it_reaches(first, second, third)
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_an_operation_fails_when_no_member_can_be_reached(made: list[Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        clustering, (only,) = cluster_of(1)
+        await certified(clustering)
+        only.cut_off = True
+        monkeypatch.setattr(room, "_WAIT_FOR_IT", 0.1)
+        with pytest.raises(CollectionUnavailableError, match="no node of pool 'pool' could be reached"):
+            await clustering._perform(REQUEST)
+        monkeypatch.setattr(room, "_WAIT_FOR_IT", 20.0)
+        only.cut_off = False
+        assert await clustering._perform(REQUEST) == "answer"
         await clustering.close()
 
     asyncio.run(scene())

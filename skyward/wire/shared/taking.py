@@ -37,6 +37,7 @@ class Queueing:
         self._page = page
         self._spawn = spawn
         self._got: tuple[bytes, ...] = ()
+        self._loaded: dict[bytes, Address[Write | Load | Forget]] = {}
         self._saying = False
         self._puts: Batches[bytes, bool] = Batches(
             lambda number, items: address.ask(Put(client, number, items, self._take_got())), size=len, budget=_BATCH
@@ -53,6 +54,22 @@ class Queueing:
 
     async def get(self, within: float | None) -> bytes | None:
         """The next item, after at most `within` seconds; None where there was none by then."""
+        clock = asyncio.get_running_loop().time
+        until = None if within is None else clock() + within
+        while (taken := await self._take(None if until is None else until - clock())) is not None:
+            id, item = taken
+            if item[:1] == _HERE:
+                self._say(id)
+                return item[1:]
+            page = self._page(item[1:].hex())
+            values = await page.ask(Load())
+            self._say(id, page)
+            if values:
+                return values[0]  # else another was given it before us, and has said so by now
+        return None
+
+    async def _take(self, within: float | None) -> tuple[bytes, bytes] | None:
+        """The next item as it is in the queue, after the identity that it was taken by."""
         id = fresh_id()
         try:
             if within is not None and within <= 0:
@@ -65,17 +82,7 @@ class Queueing:
         except asyncio.CancelledError:
             await self._address.take_back(Withdraw(id, back=True))
             raise
-        if item is None:
-            return None
-        value = item[1:] if item[:1] == _HERE else await self._load(item[1:].hex())
-        self._say(id)
-        return value
-
-    async def _load(self, name: str) -> bytes:
-        page = self._page(name)
-        (value,) = await page.ask(Load())
-        page.tell(Forget())
-        return value
+        return None if item is None else (id, item)
 
     async def size(self) -> int:
         """How many items there are."""
@@ -85,9 +92,12 @@ class Queueing:
         got, self._got = self._got, ()
         return got
 
-    def _say(self, id: bytes) -> None:
-        """Say that an item has arrived, with the next operation or else soon."""
-        self._got = (*self._got, id)
+    def _say(self, id: bytes, page: "Address[Write | Load | Forget] | None" = None) -> None:
+        """Say that an item has arrived, with the next operation or else soon; then, that its page is not needed."""
+        if page is None:
+            self._got = (*self._got, id)
+        else:
+            self._loaded[id] = page
         if not self._saying:
             self._saying = True
             self._spawn(self._say_soon())
@@ -95,5 +105,8 @@ class Queueing:
     async def _say_soon(self) -> None:
         await asyncio.sleep(_SAY_AFTER)
         self._saying = False
-        if got := self._take_got():
+        loaded, self._loaded = self._loaded, {}
+        if got := (*self._take_got(), *loaded):
             await self._address.ask(Got(got))
+        for page in loaded.values():  # not before: whoever is given the item again has to find it there
+            page.tell(Forget())

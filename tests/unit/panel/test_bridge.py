@@ -355,3 +355,64 @@ def test_what_is_no_command_is_refused_if_it_can_be_and_harms_nothing(bridge: Pa
     assert kernel.said("answer") == []
     assert answer(kernel, comm, kind="drain")[0] == "refused"
     assert answer(kernel, comm, kind="refresh") == ("done", "")
+
+
+class Gap:
+    """A lock that has something happen right after it was let go of for the first time."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self._lock = threading.Lock()
+        self._happens: Callable[[], object] | None = happens
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        happens, self._happens = self._happens, None
+        if happens is not None:
+            happens()
+
+
+def test_a_panel_that_comes_as_the_last_one_leaves_is_kept_up_to_date(
+    bridge: PanelBridge, kernel: FakeKernel, pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = kernel.connect("last")
+    monkeypatch.setattr(bridge, "_lock", Gap(lambda: kernel.connect("next")))
+    last.leave()
+    pool.changed(queued=5)
+
+    def told() -> list[int]:
+        rows = (message.get("tables", {}).get("pools", {}).get("p") for message in kernel.published)
+        return [row["queued"] for row in rows if row]
+
+    wait_for(lambda: 5 in told(), "what the one that has come is told")
+
+
+def test_one_thread_sends_also_when_it_is_begun_anew_before_it_has_ended(pools: PoolManager) -> None:
+    held, go_on = threading.Event(), threading.Event()
+    senders: list[threading.Thread] = []
+    together: list[int] = []
+
+    def send(_: object) -> None:
+        if threading.current_thread() not in senders:
+            together.append(sum(each.is_alive() for each in senders))
+            senders.append(threading.current_thread())
+        held.set()
+        go_on.wait(20)
+
+    publisher = Publisher(pools, send)
+    publisher.start()
+    assert held.wait(20), "it sends"
+    stopping = threading.Thread(target=publisher.stop)
+    stopping.start()
+    try:
+        wait_for(lambda: publisher._thread is None, "the end to be asked for")
+        publisher.start()
+        go_on.set()
+        wait_for(lambda: len(senders) == 2, "another thread that sends")
+        wait_for(lambda: not stopping.is_alive(), "the end of the first thread")
+        assert together == [0, 0]
+    finally:
+        go_on.set()
+        publisher.stop()

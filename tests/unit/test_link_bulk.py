@@ -1,0 +1,71 @@
+"""A lane of the bulk path: every blob ends, whatever becomes of it, and so does the lane."""
+
+import mmap
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from skyward.link.bulk import BulkLane
+from skyward.wire.bulk import GET, OK, SIZE, Request
+from skyward.wire.messages import Blob
+
+pytestmark = pytest.mark.unit
+
+TOKEN = bytes(32)
+BLOB = Blob(b"k" * 32, 5)
+NO_ROOM = 2**62
+"""Bytes that no machine has addresses for."""
+
+
+@contextmanager
+def lane_to(listener: socket.socket) -> Iterator[BulkLane]:
+    """A lane to who listens there, which has ended at the end."""
+    host, port = listener.getsockname()
+    lane = BulkLane(f"{host}:{port}", TOKEN, "skyward-bulk-test")
+    try:
+        yield lane
+    finally:
+        lane.close()
+        assert lane._thread is not None
+        lane._thread.join(20)
+        assert not lane._thread.is_alive(), "the lane ends when it is closed"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        yield listener
+
+
+@pytest.mark.parametrize("large_pages", [True, False])
+def test_a_blob_that_there_is_no_room_for_fails_and_the_next_is_moved(
+    listener: socket.socket, large_pages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not large_pages:
+        monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    with lane_to(listener) as lane:
+        failed, moved = lane.move(GET, BLOB), lane.move(GET, BLOB)
+        with listener.accept()[0] as connection:
+            assert Request.read(connection, TOKEN)
+            connection.sendall(OK + SIZE.pack(NO_ROOM) + b"what is left of it")
+            assert isinstance(failed.exception(20), MemoryError)
+        with listener.accept()[0] as connection:
+            assert Request.read(connection, TOKEN)
+            connection.sendall(OK + SIZE.pack(5) + b"bytes")
+            assert bytes(moved.result(20)) == b"bytes"
+
+
+def test_what_waits_fails_when_the_lane_is_closed_and_connects_to_nobody(listener: socket.socket) -> None:
+    with lane_to(listener) as lane:
+        moves = [lane.move(GET, BLOB) for _ in range(3)]
+        with listener.accept()[0] as silent:
+            assert Request.read(silent, TOKEN), "the first is under way"
+            lane.close()
+            for move in moves:
+                assert isinstance(move.exception(20), ConnectionError)
+    listener.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listener.accept()
