@@ -9,7 +9,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.config.pools import configured_values
-from skyward.errors import SpecError, UsageError
+from skyward.errors import ProvisioningError, SpecError, UsageError
+from skyward.opened import say
 from skyward.specs import Nodes, NodesLike, OptionFields
 from skyward.specs.paths import compute_fields, field_paths
 from skyward_kernel.reaper import start_reaping
@@ -171,11 +172,21 @@ class PoolManager:
         resident.compute.close()
 
     def close_all(self) -> list[str]:
-        """Give back the machines of every pool. The names of those there were; twice does no harm."""
+        """Give back the machines of every pool. The names of those there were; twice does no harm.
+
+        Raises:
+            ProvisioningError: machines of some may be left. All the others are closed.
+        """
         with self._lock:
             residents, self._pools = self._pools, {}
-        for resident in residents.values():
-            _close(resident.compute)
+        errors = []
+        for name, resident in residents.items():
+            try:
+                resident.compute.close()
+            except Exception as error:
+                errors.append(f"Pool {name!r}: {error}" if name not in str(error) else str(error))
+        if errors:
+            raise ProvisioningError("\n".join(errors))
         return list(residents)
 
     def leave(self) -> list[str]:
@@ -325,9 +336,16 @@ def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
     with _resident_lock:
         if _resident is None:
             _resident = PoolManager(labels=labels, defaults=configured_values)
-            atexit.register(_resident.close_all)
+            atexit.register(_end, _resident)
             atexit.register(start_reaping())
         return _resident
+
+
+def _end(pools: PoolManager) -> None:
+    try:
+        pools.close_all()
+    except ProvisioningError as error:
+        say(str(error))
 
 
 def manager_of(compute: "Compute") -> PoolManager | None:

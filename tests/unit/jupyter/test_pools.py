@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from skyward.errors import NodeStartError, SpecError, UsageError
+from skyward.errors import NodeStartError, ProvisioningError, SpecError, UsageError
 from skyward.specs import Image, Nodes, Worker
 from skyward_kernel.pools import PoolManager, compute_fields, resident
 from tests.unit.jupyter.conftest import FakeCompute
@@ -131,7 +131,8 @@ def test_close_all_closes_every_pool_once_and_goes_on_after_an_error(pools: Pool
         raise RuntimeError("the cloud is down")
 
     compute.made[1].close = broken  # type: ignore[method-assign]
-    assert pools.close_all() == ["a", "b", "c"]
+    with pytest.raises(ProvisioningError, match=r"^Pool 'b': the cloud is down$"):
+        pools.close_all()
     assert [pool.closed for pool in compute.made] == [1, 0, 1]
     assert pools.close_all() == []
 

@@ -1,5 +1,6 @@
 """Pools that are no more than what they report, and a kernel that is no more than its channels."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -191,3 +192,16 @@ def notebook(pools: PoolManager) -> Iterator[Notebook]:
         magics = SkyMagics(shell, pools)
         shell.register_magics(magics)
         yield Notebook(shell, magics)
+
+
+@pytest.fixture
+def kernel() -> FakeKernel:
+    return FakeKernel()
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"waited 20 s for {what}"
+        time.sleep(0.005)
