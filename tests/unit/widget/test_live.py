@@ -9,8 +9,7 @@ import pytest
 from skyward_jupyter.view import live
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.pools import PoolManager
-from tests.unit.panel.conftest import FakePool, decision, node, snapshot, task
-from tests.unit.panel.test_bridge import wait_for
+from tests.unit.panel.conftest import FakePool, decision, node, snapshot, task, wait_for
 
 pytestmark = pytest.mark.unit
 

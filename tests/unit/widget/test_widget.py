@@ -12,8 +12,7 @@ from skyward.shown import Shown
 from skyward_jupyter import view
 from skyward_jupyter.view import widget as widgets
 from skyward_jupyter.view.widget import PoolWidget
-from tests.unit.panel.conftest import FakePool
-from tests.unit.panel.test_bridge import wait_for
+from tests.unit.panel.conftest import FakePool, wait_for
 from tests.unit.widget.test_live import watching
 
 pytestmark = pytest.mark.unit
