@@ -28,6 +28,7 @@ class PoolRecord:
         self._journal = journal
         self._claim = claim
         self._seal = Seal(claim.secrets_key)
+        self._over = False
 
     @classmethod
     def new(cls, name: str, groups: Mapping[str, object], options: object, lease: float) -> Self:
@@ -94,13 +95,17 @@ class PoolRecord:
         return self._claim.derive(purpose)
 
     def end(self) -> None:
-        """Nothing is left of the pool. Twice does no harm."""
+        """Nothing is left of the pool. Twice does no harm, nor does it once the pool is left to others."""
+        if self._over:
+            return
         self._journal.forget_pool(self.id)
+        self._over = True
         self._claim.end()
         self._journal.close()
 
     def leave(self) -> None:
         """Something may be left of the pool, and this process has given up on it: others may reap it."""
+        self._over = True
         self._claim.release()
         self._journal.close()
 

@@ -143,6 +143,16 @@ def test_a_pool_is_its_owners_until_that_dies(data: Path) -> None:
     assert Claim.take(pool) is None
 
 
+def test_what_is_over_is_over_once() -> None:
+    ended, left = new("ended"), new("left")
+    for _ in range(2):
+        ended.end()
+        left.leave()
+    left.end()
+    with Journal() as journal:
+        assert [pool.name for pool in journal.pools()] == ["left"], "what others may reap stays on record"
+
+
 def test_a_name_is_made_fit_for_a_file_and_for_tags() -> None:
     record = new("../my pool/ä")
     assert record.id.startswith("---my-pool---")
