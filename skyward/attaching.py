@@ -1,12 +1,11 @@
 """`sky.attach`: a pool that another process has opened, and left behind."""
 
-import pickle
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
-from skyward.journal import Claim, Journal, PoolRecord
+from skyward.journal import Claim, Journal, PoolRecord, Seal
 
 if TYPE_CHECKING:
     from skyward.compute import Compute
@@ -38,8 +37,9 @@ def attach(name: str) -> "Compute":
         entry, claim = _find(name, journal)
         stack.callback(claim.release)
         try:
-            clusters = journal.clusters(entry.id)
-            settings = pickle.loads(entry.settings) if entry.settings else None
+            seal = Seal(claim.secrets_key)
+            clusters = journal.clusters(entry.id, seal)
+            settings = seal.unpack(entry.settings) if entry.settings else None
         except Exception as error:
             raise UsageError(
                 f"What is on record of pool {name!r} cannot be read here ({error}): "

@@ -6,7 +6,7 @@ from typing import Any, Self, get_args
 
 from skyward.errors import SpecError
 
-__all__ = ["FrozenMap", "Value", "choice", "closest", "number", "of_type", "strings", "text_map", "whole"]
+__all__ = ["FrozenMap", "Secret", "Value", "choice", "closest", "number", "of_type", "strings", "text_map", "whole"]
 
 
 class FrozenMap[K, V](Mapping[K, V]):
@@ -37,6 +37,15 @@ class FrozenMap[K, V](Mapping[K, V]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenMap, (self._items,)
+
+
+class Secret(str):
+    """A text that is not shown: its `repr`, and so that of whatever holds it, is three stars."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr("***")
 
 
 class Value:

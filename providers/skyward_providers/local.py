@@ -188,7 +188,15 @@ def _end_workers(directory: Path) -> None:
     """End the workers that have outlived their client, with all that they started."""
     for noted in directory.glob("nodes/*/pid"):
         with contextlib.suppress(OSError, ValueError):  # it has ended, or is not up yet
-            os.killpg(int(noted.read_text()), signal.SIGKILL)
+            pid, born = noted.read_text().strip().split(" ", 1)
+            if born == _born(pid):
+                os.killpg(int(pid), signal.SIGKILL)
+
+
+def _born(pid: str) -> str:
+    """When a process was started, as the link notes it: another one that was given its number says another."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
 
 
 async def _remove(directory: str) -> None:

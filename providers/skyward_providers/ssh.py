@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
+from weakref import WeakSet, WeakValueDictionary
 
 from skyward.errors import ProvisioningError, SpecError
 from skyward.provider import Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
@@ -28,6 +29,8 @@ type _Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 @dataclass(frozen=True, slots=True)
 class SSH:
     """Machines of your own, each the home of one node at a time; those beyond the pool's nodes replace lost ones.
+
+    That holds for all pools and groups of a process that name a machine in the same words.
 
     `~/.ssh/config` counts, jump hosts included, and so does the agent. Host keys are always checked: a machine that is
     met for the first time is taken at its word unless `known_hosts` is given, and held to it from then on.
@@ -135,12 +138,43 @@ def _have_descriptors(nodes: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+type _Host = tuple[str, int | None, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class _Home:
+    """A machine that is lent out, and to which pool."""
+
+    instance: Instance
+    pool: str
+
+
+_homes: WeakValueDictionary[_Host, _Home] = WeakValueDictionary()
+"""What is lent out in this process. It ends with the provider that has lent it, if that never takes it back."""
+
+_providers: "WeakSet[_SSHProvider]" = WeakSet()
+
+
+def _host(instance: Instance) -> _Host:
+    access = instance.access
+    assert isinstance(access, SSHAccess)
+    return access.host, access.port, access.user, access.config
+
+
 class _SSHProvider:
     def __init__(self, settings: SSH) -> None:
         self._settings = settings
-        self._free = deque(self._machine(number, host) for number, host in enumerate(settings.hosts, 1))
-        self._lent: dict[str, Instance] = {}
+        self._machines = deque(self._machine(number, host) for number, host in enumerate(settings.hosts, 1))
+        self._lent: dict[str, _Home] = {}
         self._given_back = asyncio.Event()
+        _providers.add(self)
+
+    def _free(self) -> list[Instance]:
+        return [instance for instance in self._machines if _host(instance) not in _homes]
+
+    def _lend(self, instance: Instance, pool: str) -> Instance:
+        self._lent[instance.id] = _homes[_host(instance)] = _Home(instance, pool)
+        return instance
 
     def _machine(self, number: int, text: str) -> Instance:
         user, host, port = _parse(text)
@@ -180,23 +214,22 @@ class _SSHProvider:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FREE_WITHIN):
-                while not self._free:
+                while not self._free():
                     self._given_back.clear()
                     await self._given_back.wait()
-        if not self._free:
+        if not (free := self._free()):
             raise ProvisioningError(f"every host is in use ({len(self._settings.hosts)} in all)")
-        lent = [self._free.popleft() for _ in range(min(count, len(self._free)))]
-        self._lent.update((instance.id, instance) for instance in lent)
-        return cluster, lent
+        return cluster, [self._lend(instance, cluster.pool) for instance in free[:count]]
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """The machine, if it is lent out. One that another process has lent to this pool is lent out from now on."""
-        for instance in self._free:
-            if instance.id == instance_id:
-                self._free.remove(instance)
-                self._lent[instance_id] = instance
-                break
-        return cluster, self._lent.get(instance_id)
+        if instance_id not in self._lent:
+            for instance in self._machines:
+                home = _homes.get(_host(instance))
+                if instance.id == instance_id and (home is None or home.pool == cluster.pool):
+                    self._lend(instance, cluster.pool)
+        home = self._lent.get(instance_id)
+        return cluster, None if home is None else home.instance
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """None: these machines are there anyway."""
@@ -205,10 +238,14 @@ class _SSHProvider:
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
         """Take machines back. They run on."""
         for instance_id in instance_ids:
-            instance = self._lent.pop(instance_id, None)
-            if instance is not None:
-                self._free.append(instance)
-                self._given_back.set()
+            if (home := self._lent.pop(instance_id, None)) is None:
+                continue
+            self._machines.remove(home.instance)
+            self._machines.append(home.instance)
+            if _homes.get(host := _host(home.instance)) is home:
+                del _homes[host]
+            for provider in _providers:
+                provider._given_back.set()
 
     async def teardown(self, cluster: Cluster) -> None:
         """Nothing is left to remove."""

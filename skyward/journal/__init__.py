@@ -3,6 +3,7 @@
 from skyward.journal.claim import Claim, data_directory
 from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
 from skyward.journal.record import PoolRecord
+from skyward.journal.sealing import Seal
 from skyward.journal.store import Journal
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "MachineEntry",
     "PoolEntry",
     "PoolRecord",
+    "Seal",
     "WorkerEntry",
     "data_directory",
 ]

@@ -110,6 +110,11 @@ class Claim:
         """A key of 32 bytes, the same for the same purpose. From it, the secret cannot be found."""
         return hmac.digest(self._secret, purpose.encode(), hashlib.sha256)
 
+    @property
+    def secrets_key(self) -> bytes:
+        """What secrets of the pool are sealed with in the journal."""
+        return self.derive("secrets in the journal")
+
     def end(self) -> None:
         """The pool is no more."""
         self.path.unlink(missing_ok=True)

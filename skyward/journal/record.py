@@ -9,7 +9,8 @@ from typing import Self
 
 from skyward.journal.claim import Claim
 from skyward.journal.entries import PoolEntry, WorkerEntry
-from skyward.journal.store import Journal, settings_of
+from skyward.journal.sealing import Seal
+from skyward.journal.store import Journal
 from skyward.provider import Cluster, Instance
 
 __all__ = ["PoolRecord"]
@@ -26,6 +27,8 @@ class PoolRecord:
         self.id = id
         self._journal = journal
         self._claim = claim
+        self._seal = Seal(claim.secrets_key)
+        self._over = False
 
     @classmethod
     def new(cls, name: str, groups: Mapping[str, object], options: object, lease: float) -> Self:
@@ -38,7 +41,7 @@ class PoolRecord:
         journal = Journal()
         claim = Claim.new(id)
         journal.add_pool(
-            PoolEntry(id, name, socket.gethostname(), os.getpid(), time.time(), lease, settings_of(groups, options))
+            PoolEntry(id, name, socket.gethostname(), os.getpid(), time.time(), lease, _packed(groups, options, claim))
         )
         return cls(id, journal, claim)
 
@@ -53,11 +56,11 @@ class PoolRecord:
 
     def preparing(self, group: str, offered: object) -> int:
         """What machines share is about to be prepared; the number to name it by."""
-        return self._journal.add_cluster(self.id, group, offered)
+        return self._journal.add_cluster(self.id, group, self._seal.pack(offered))
 
     def prepared(self, number: int, cluster: Cluster) -> None:
         """It was prepared."""
-        self._journal.prepared(number, cluster)
+        self._journal.prepared(number, self._seal.pack(cluster))
 
     def asking(self, number: int) -> str:
         """Machines are about to be asked for; the token that tells this request from every other."""
@@ -67,7 +70,7 @@ class PoolRecord:
 
     def came(self, number: int, token: str, cluster: Cluster, instances: Sequence[Instance]) -> None:
         """These machines came of it."""
-        self._journal.came(number, token, cluster, instances)
+        self._journal.came(number, token, self._seal.pack(cluster), instances)
 
     def installed(self, number: int, instance: Instance, worker: WorkerEntry) -> None:
         """A machine has its worker."""
@@ -92,15 +95,27 @@ class PoolRecord:
         return self._claim.derive(purpose)
 
     def end(self) -> None:
-        """Nothing is left of the pool. Twice does no harm."""
+        """Nothing is left of the pool. Twice does no harm, nor does it once the pool is left to others."""
+        if self._over:
+            return
         self._journal.forget_pool(self.id)
+        self._over = True
         self._claim.end()
         self._journal.close()
 
     def leave(self) -> None:
         """Something may be left of the pool, and this process has given up on it: others may reap it."""
+        self._over = True
         self._claim.release()
         self._journal.close()
+
+
+def _packed(groups: Mapping[str, object], options: object, claim: Claim) -> bytes:
+    """Groups and options as the journal keeps them; empty where something in them cannot be pickled."""
+    try:
+        return Seal(claim.secrets_key).pack((dict(groups), options))
+    except Exception:  # whatever a policy of the user's own may hold
+        return b""
 
 
 def _plain(name: str) -> str:

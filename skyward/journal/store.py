@@ -4,16 +4,15 @@ import os
 import pickle
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
-
-import cloudpickle
 
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
 from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
-from skyward.provider import Cluster, Instance
+from skyward.journal.sealing import Seal
+from skyward.provider import Instance
 
 __all__ = ["Journal"]
 
@@ -113,17 +112,15 @@ class Journal:
         """Nothing is left of a pool."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
 
-    def add_cluster(self, pool: str, group: str, offered: object) -> int:
+    def add_cluster(self, pool: str, group: str, offered: bytes) -> int:
         """What machines share is about to be prepared; the number of the entry."""
-        cursor = self._write(
-            'INSERT INTO clusters (pool, "group", offered) VALUES (?, ?, ?)', pool, group, cloudpickle.dumps(offered)
-        )
+        cursor = self._write('INSERT INTO clusters (pool, "group", offered) VALUES (?, ?, ?)', pool, group, offered)
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
-    def prepared(self, number: int, cluster: Cluster) -> None:
+    def prepared(self, number: int, cluster: bytes) -> None:
         """It was prepared, or has changed."""
-        self._write("UPDATE clusters SET cluster = ? WHERE number = ?", pickle.dumps(cluster), number)
+        self._write("UPDATE clusters SET cluster = ? WHERE number = ?", cluster, number)
 
     def forget_cluster(self, number: int) -> None:
         """Nothing is left of it."""
@@ -133,11 +130,11 @@ class Journal:
         """Machines are about to be asked for."""
         self._write("INSERT INTO requests VALUES (?, ?)", token, number)
 
-    def came(self, number: int, token: str, cluster: Cluster, instances: Sequence[Instance]) -> None:
+    def came(self, number: int, token: str, cluster: bytes, instances: Sequence[Instance]) -> None:
         """These came of it."""
         self._write_all(
             [
-                ("UPDATE clusters SET cluster = ? WHERE number = ?", (pickle.dumps(cluster), number)),
+                ("UPDATE clusters SET cluster = ? WHERE number = ?", (cluster, number)),
                 ("DELETE FROM requests WHERE token = ?", (token,)),
                 *(
                     (
@@ -175,8 +172,9 @@ class Journal:
         )
         return [_machine(*each) for each in found]
 
-    def clusters(self, pool: str) -> list[ClusterEntry]:
-        """What a pool has, or may have."""
+    def clusters(self, pool: str, seal: Seal | None = None) -> list[ClusterEntry]:
+        """What a pool has, or may have; with its secrets, where the seal has its key."""
+        unpack = (seal or Seal()).unpack
         entries = []
         for number, group, offered, cluster in self._read(
             'SELECT number, "group", offered, cluster FROM clusters WHERE pool = ? ORDER BY number', pool
@@ -187,8 +185,8 @@ class Journal:
                 ClusterEntry(
                     number,
                     group,
-                    pickle.loads(offered),
-                    None if cluster is None else pickle.loads(cluster),
+                    unpack(offered),
+                    None if cluster is None else unpack(cluster),
                     tuple(token for (token,) in requests),
                     tuple(_machine(*each) for each in machines),
                 )
@@ -212,15 +210,6 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def settings_of(groups: Mapping[str, object], options: object) -> bytes:
-    """Groups and options as the journal keeps them; empty where something in them cannot be pickled."""
-    try:
-        pickled: bytes = cloudpickle.dumps((dict(groups), options))
-        return pickled
-    except Exception:  # whatever a policy of the user's own may hold
-        return b""
 
 
 def _machine(instance: bytes, worker: bytes | None) -> MachineEntry:

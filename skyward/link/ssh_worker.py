@@ -43,6 +43,29 @@ _WATCH_AGAIN = 0.2
 
 _logger = logging.getLogger(__name__)
 
+_BORN = """
+born() {
+  if boot=$(cat /proc/sys/kernel/random/boot_id); then
+    echo "$boot $(sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 20)"
+  else
+    LC_ALL=C TZ=UTC ps -o lstart= -p "$1"
+  fi
+} 2>/dev/null
+"""
+"""When process $1 was started, and in which boot of the machine: its number may be another one's later."""
+
+_WORKER = f"""
+{_BORN}
+lives() {{
+  read -r pid noted <"$node/pid" && [ -n "$noted" ] && [ "$(born "$pid")" = "$noted" ]
+}} 2>/dev/null
+end() {{
+  if lives; then kill -KILL "-$pid" || kill -KILL "$pid"; fi 2>/dev/null
+  rm -rf "$node"
+}}
+"""
+"""Whether the worker of $node is there, and the end of it. Another process that has its number now is left alone."""
+
 _START = """
 set -u
 umask 077
@@ -51,10 +74,15 @@ mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life && head -c 65536 /dev
 export SKYWARD_SCRATCH="$node"
 {exports}
 {{
-  sh -c 'echo $$ >../pid && exec "$0" -m skyward.worker' {python} >../hello 2>../log </dev/null 9>&-
-  echo $? >../status
+  {python} -m skyward.worker >../hello 2>../log </dev/null 9>&- &
+  echo "$! $(born $!)" >../pid
+  wait $!
+  status=$?
+  rm ../pid
+  kill -KILL "-$!"
+  echo $status >../status
 }} 9<>../life >/dev/null 2>&1 &
-until [ -s ../hello ]; do
+until [ -s ../hello ] && [ -s ../pid ]; do
   if [ -s ../status ]; then
     echo "the worker ended as it started (status $(cat ../status)):"
     tail -n 20 ../log
@@ -66,6 +94,7 @@ echo "${{SSH_CONNECTION:-}}"
 cat ../hello
 """
 """A worker that could not say where it listens, for want of room, would be waited for: so room is tried first.
+What a worker leaves of its session ends with it, while nobody else can have its number.
 Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
 
 _WATCH = """
@@ -80,7 +109,7 @@ cat status
 
 _LOOK = """
 {node}
-pid=$(cat "$node/pid") && kill -0 "$pid" || exit 4
+lives || exit 4
 echo "${{SSH_CONNECTION:-}}"
 cat "$node/hello"
 """
@@ -90,16 +119,13 @@ _FACTS = "from skyward.bootstrap.facts import facts; print(facts())"
 _END = """
 {root}
 for node in "$root/nodes/{pool}".*; do
-  [ -d "$node" ] || continue
-  pid=$(cat "$node/pid" 2>/dev/null) && {{ kill -KILL "-$pid" || kill -KILL "$pid"; }} 2>/dev/null
-  rm -rf "$node"
+  if [ -d "$node" ]; then end; fi
 done
 """
 
 _STOP = """
 {node}
-pid=$(cat "$node/pid" 2>/dev/null) && {{ kill -KILL "-$pid" || kill -KILL "$pid"; }} 2>/dev/null
-rm -rf "$node"
+end
 """
 
 
@@ -158,7 +184,7 @@ class SSHWorker:
         link = await SSHLink.open(access, within)
         try:
             async with asyncio.timeout(within):
-                done = await link.run("sh", _LOOK.format(node=worker.directory).encode())
+                done = await link.run("sh", (_WORKER + _LOOK.format(node=worker.directory)).encode())
                 if done.status:
                     raise NodeStartError(f"the worker on {access.target} is gone: nobody spoke to it for too long")
                 python = _interpreter(json.loads(done.out.splitlines()[-1])["pid"])
@@ -213,7 +239,7 @@ async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
     link = await SSHLink.open(access, within)
     try:
         async with asyncio.timeout(within):
-            await link.run("sh", _END.format(root=root(access.directory), pool=pool).encode())
+            await link.run("sh", (_WORKER + _END.format(root=root(access.directory), pool=pool)).encode())
     except (LinkError, TimeoutError) as error:
         raise NodeStartError(f"{access.target} did not answer: {error}") from None
     finally:
@@ -225,7 +251,7 @@ async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> None:
     try:
         if not link.lost.done():
             async with asyncio.timeout(_STOP_WITHIN):
-                await link.run("sh", _STOP.format(node=node).encode())
+                await link.run("sh", (_WORKER + _STOP.format(node=node)).encode())
     except (LinkError, TimeoutError) as error:
         _logger.info("the worker on %s is left to its lease: %s", access.target, error)
     await link.close()
@@ -247,7 +273,7 @@ async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, 
     """Where it listens, once it does."""
     lease = max(float(environment.get("SKYWARD_LEASE", 0)), access.grace + LEASE_BEYOND_GRACE)
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
-    script = _START.format(
+    script = _BORN + _START.format(
         node=node,
         exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
         python=shlex.quote(python),

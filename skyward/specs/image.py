@@ -9,7 +9,7 @@ from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import SpecError
-from skyward.values import FrozenMap, Value, choice, number, of_type, strings, text_map
+from skyward.values import FrozenMap, Secret, Value, choice, number, of_type, strings, text_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ class Image(Value):
         pip: packages to install.
         pip_indexes: package indexes beside PyPI.
         apt: packages of the system to install.
-        env: environment variables of the tasks.
+        env: environment variables of the tasks. Their values are never shown, and never in the clear in the journal.
         shell_vars: variables whose values are commands, run on the node; `pip` may use them as `${NAME}`.
         includes: local folders and `.py` files to send.
         excludes: patterns of what not to send, matched against each part of a path.
@@ -104,11 +104,12 @@ class Image(Value):
             of_type(index, "pip_indexes", PipIndex, "pip_indexes=[sky.PipIndex('https://host/simple')]")
         choice(self.skyward_source, "skyward_source", SkywardSource)
         number(self.bootstrap_timeout, "bootstrap_timeout")
+        env = text_map(self.env, "env", "{'KERAS_BACKEND': 'jax'}")
         self._set(
             pip=strings(self.pip, "pip", "['numpy', 'torch']"),
             pip_indexes=indexes,
             apt=strings(self.apt, "apt", "['ffmpeg']"),
-            env=text_map(self.env, "env", "{'KERAS_BACKEND': 'jax'}"),
+            env=FrozenMap({name: Secret(value) for name, value in env.items()}),
             shell_vars=text_map(self.shell_vars, "shell_vars", "{'CUDA': 'nvidia-smi --version'}"),
             includes=strings(self.includes, "includes", "['./my_module/']"),
             excludes=strings(self.excludes, "excludes", "['*.pyc']"),

@@ -32,7 +32,8 @@ def waits(go):
         time.sleep(0.01)
     return "done all the same"
 
-pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, name="left", ttl=60).open()
+image = sky.Image(env={"HF_TOKEN": "hf_of_nobody"})
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, image=image, name="left", ttl=60).open()
 left = waits(sys.argv[1]) > pool
 while not pool.logs(tail=1):
     time.sleep(0.01)
@@ -49,6 +50,11 @@ def client_that_dies(go: Path) -> None:
     """Run one that leaves a pool with a task that waits for a file."""
     done = subprocess.run([sys.executable, "-c", CLIENT, go], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@sky.function
+def token() -> str:
+    return os.environ["HF_TOKEN"]
 
 
 def workers() -> list[int]:
@@ -81,6 +87,7 @@ def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path
         assert [node.state for node in pool.snapshot().nodes] == ["active", "active"]
         pool.resize(3)  # a machine more, beside those that were there
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
+        assert token() @ pool == ["hf_of_nobody"] * 3, "what the image gives tasks is no longer known"
     wait_for(nothing_left, "the end of all that was left")
 
 

@@ -7,13 +7,14 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
 from skyward.errors import JournalError
-from skyward.journal import Claim, Journal, MachineEntry, PoolRecord, WorkerEntry
+from skyward.journal import Claim, Journal, MachineEntry, PoolRecord, Seal, WorkerEntry
 from skyward.provider import Cluster, Instance, LocalAccess, Offer
 from skyward.provider import InstanceType as Type
 from skyward.specs import Spec
@@ -88,6 +89,33 @@ def test_the_token_of_adapters_is_not_written_down(data: Path) -> None:
     record.end()
 
 
+def test_secrets_are_with_the_key_of_the_pool_only(data: Path) -> None:
+    """And are neither in the journal in the clear, nor in what a spec says of itself."""
+    spec = Spec(image=sky.Image(env={"HF_TOKEN": "hf_of_nobody"}))
+    assert "'HF_TOKEN': '***'" in repr(spec)
+    assert "hf_of_nobody" not in repr(spec)
+    record = new(groups={"default": (spec,)})
+    cluster = replace(CLUSTER, spec=spec)
+    number = record.preparing("default", spec)
+    record.prepared(number, cluster)
+    record.came(number, record.asking(number), cluster, MACHINES)
+    kept = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
+    assert b"HF_TOKEN" in kept
+    assert b"hf_of_nobody" not in kept
+    record.leave()
+    with Journal() as journal:
+        (entry,) = journal.clusters(record.id)
+        assert entry.offered.image.env == {"HF_TOKEN": "***"}, "whoever only reaps has no key"
+        claim = Claim.take(record.id)
+        assert claim is not None
+        seal = Seal(claim.secrets_key)
+        (entry,) = journal.clusters(record.id, seal)
+        assert (entry.offered, entry.cluster) == (spec, cluster)
+        assert "hf_of_nobody" not in repr(entry)
+        assert seal.unpack(journal.pools()[0].settings) == ({"default": (spec,)}, None)
+        PoolRecord.taken_over(record.id, journal, claim).end()
+
+
 def test_what_cannot_be_pickled_is_left_out() -> None:
     record = new(groups={"default": (sys._getframe(),)})
     with Journal() as journal:
@@ -113,6 +141,16 @@ def test_a_pool_is_its_owners_until_that_dies(data: Path) -> None:
     assert again.derive("node 1") == claim.derive("node 1") != again.derive("node 2")
     again.end()
     assert Claim.take(pool) is None
+
+
+def test_what_is_over_is_over_once() -> None:
+    ended, left = new("ended"), new("left")
+    for _ in range(2):
+        ended.end()
+        left.leave()
+    left.end()
+    with Journal() as journal:
+        assert [pool.name for pool in journal.pools()] == ["left"], "what others may reap stays on record"
 
 
 def test_a_name_is_made_fit_for_a_file_and_for_tags() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import resource
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.unit
 
 OFFER = Offer("ssh", InstanceType("hosts", 0, 0))
 CLUSTER = Cluster("ssh-1", "pool", sky.Spec(), OFFER)
+OTHERS = Cluster("ssh-2", "others", sky.Spec(), OFFER)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have lent and never taken back is lent until it is collected."""
+    monkeypatch.setattr("skyward_providers.ssh._homes", WeakValueDictionary())
 
 
 def lend(provider: Any, count: int) -> list[Instance]:
@@ -105,6 +113,42 @@ def test_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     lend(provider, 1)
     with pytest.raises(ProvisioningError, match=r"^every host is in use \(1 in all\)$"):
         lend(provider, 1)
+
+
+def test_pools_and_groups_of_a_process_share_the_hosts() -> None:
+    """Each of their settings makes a provider of its own, and a host is the home of one node at a time."""
+
+    async def story() -> None:
+        first, second = (sky.SSH(hosts=["a", "b"]).create_provider() for _ in range(2))
+        _, (one,) = await first.provision(CLUSTER, 1)
+        _, others = await second.provision(OTHERS, 2)
+        assert [one.address, *(each.address for each in others)] == ["a", "b"]
+        assert (await second.get_instance(OTHERS, one.id))[1] is None, "it is another pool's"
+        waiting = asyncio.ensure_future(second.provision(OTHERS, 1))
+        await asyncio.sleep(0)
+        await second.terminate(OTHERS, [one.id])
+        await asyncio.sleep(0)
+        assert not waiting.done(), "who did not lend it cannot take it back"
+        await first.terminate(CLUSTER, [one.id])
+        assert [each.address for each in (await waiting)[1]] == ["a"]
+
+    asyncio.run(story())
+
+
+def test_a_pool_that_was_left_has_its_hosts_again() -> None:
+    """As where attaching to it failed once, in this process."""
+
+    async def story() -> None:
+        left, attached = (sky.SSH(hosts=["a"]).create_provider() for _ in range(2))
+        _, (machine,) = await left.provision(CLUSTER, 1)
+        assert (await attached.get_instance(CLUSTER, machine.id))[1] == machine
+        await left.terminate(CLUSTER, [machine.id])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(left.provision(OTHERS, 1), 0.01)
+        await attached.terminate(CLUSTER, [machine.id])
+        assert (await left.provision(OTHERS, 1))[1] == [machine]
+
+    asyncio.run(story())
 
 
 @dataclass

@@ -1,0 +1,105 @@
+"""A process that has the number of a worker that is gone is no worker: it is neither ended nor entered."""
+
+import asyncio
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from skyward.errors import NodeStartError
+from skyward.journal import WorkerEntry
+from skyward.link.ssh_worker import SSHWorker, end_workers
+from skyward.provider import Cluster, ExecAccess, InstanceType, Offer
+from skyward.specs import Spec
+from skyward_providers.local import Local
+from tests.local.conftest import Wait
+
+pytestmark = [
+    pytest.mark.local,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(sys.platform != "linux", reason="this machine is entered as others are on Linux"),
+]
+
+OF_ANOTHER_VERSION = ""
+OF_ANOTHER_BOOT = " 01234567-89ab-cdef-0123-456789abcdef 4711"
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with Skyward, in a session of its own."""
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("born", [OF_ANOTHER_VERSION, OF_ANOTHER_BOOT])
+def test_another_process_is_left_alone(tmp_path: Path, stranger: subprocess.Popen[bytes], born: str) -> None:
+    access = ExecAccess(("env",), "this machine", str(tmp_path), python=sys.executable)
+    node = tmp_path / "nodes" / "pool.1"
+    node.mkdir(parents=True)
+    (node / "pid").write_text(f"{stranger.pid}{born}\n")
+    (node / "hello").write_text(f'{{"pid": {stranger.pid}}}\n')
+    worker = WorkerEntry(0, "node 1", "127.0.0.1:1", "127.0.0.1:2", f"node={shlex.quote(str(node))}")
+
+    async def go() -> None:
+        with pytest.raises(NodeStartError, match="the worker on this machine is gone"):
+            await SSHWorker.enter(access, worker, 30)
+        await end_workers(access, "pool", 30)
+
+    asyncio.run(go())
+    assert stranger.poll() is None, "it was ended"
+    assert not node.exists()
+
+
+@pytest.mark.parametrize("born", [OF_ANOTHER_VERSION, OF_ANOTHER_BOOT])
+def test_another_process_is_left_alone_where_nodes_are_local(
+    tmp_path: Path, stranger: subprocess.Popen[bytes], born: str
+) -> None:
+    node = tmp_path / "machine-1" / "nodes" / "pool.1"
+    node.mkdir(parents=True)
+    (node / "pid").write_text(f"{stranger.pid}{born}\n")
+    offer = Offer("local", InstanceType("this machine", 1, 1))
+    cluster = Cluster("c-1", "pool", Spec(), offer, {"directory": str(tmp_path)})
+    asyncio.run(Local(outlives=True).create_provider().terminate(cluster, ["local-1"]))
+    assert stranger.poll() is None, "it was ended"
+    assert not node.exists()
+
+
+LEAVES = f"""#!{sys.executable}
+import json, os, subprocess, sys, time
+os.setsid()
+left = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL)
+said = {{"address": "127.0.0.1:1", "bulk": "127.0.0.1:1", "pid": os.getpid(), "vcpus": 1, "memory_gb": 1}}
+print(json.dumps({{**said, "python": str(left.pid)}}), flush=True)
+while not os.path.exists("../go"):
+    time.sleep(0.01)
+sys.exit(7)
+"""
+
+
+def test_what_a_worker_leaves_of_its_session_ends_with_it(tmp_path: Path, wait_for: Wait) -> None:
+    """While nobody else can have its number. This worker does nothing but leave a process when it ends."""
+    python = tmp_path / "python"
+    python.write_text(LEAVES)
+    python.chmod(0o700)
+    access = ExecAccess(("env",), "this machine", str(tmp_path), python=str(python))
+
+    async def go() -> None:
+        worker = await SSHWorker.start(access, {"SKYWARD_POOL": "pool"}, 60, None, None)
+        try:
+            left = psutil.Process(int(worker.hello.python))
+            (node,) = (tmp_path / "nodes").iterdir()
+            assert (node / "pid").read_text().split()[0] == str(worker.hello.pid)
+            (node / "go").touch()
+            assert await worker.exited() == "its process ended with status 7"
+            wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, "the end of what it left")
+            assert not (node / "pid").exists()
+        finally:
+            await worker.stop()
+
+    asyncio.run(go())
+    assert not list((tmp_path / "nodes").iterdir())
