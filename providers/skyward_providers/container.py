@@ -34,6 +34,7 @@ _logger = logging.getLogger(__name__)
 _PULL_WITHIN = 1800.0
 _START_WITHIN = 120.0
 _RELEASED_WITHIN = 15.0
+_UNPAUSED_WITHIN = 10.0
 """Seconds that an image takes to be pulled, a container to start, and a network to be let go of, at most."""
 
 _LEFT_BEHIND = 3600.0
@@ -267,6 +268,8 @@ class _ContainerProvider:
                 raise error
 
     async def _remove(self, name: str) -> None:
+        with contextlib.suppress(EngineError):  # not paused, mostly; else `rm` waits for what is frozen
+            await self._engine.call("unpause", name, within=_UNPAUSED_WITHIN)
         try:
             at_once = ("--time", "0") if self._engine.podman else ()
             await self._engine.call("rm", "--force", "--volumes", *at_once, name)

@@ -22,6 +22,12 @@ __all__ = ["project", "user"]  # fixtures
 type Pools = type[FakeCompute]
 
 
+@pytest.fixture(autouse=True)
+def _progress_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs these tests may have turned it off, as the tests of the notebooks do."""
+    monkeypatch.delenv("SKYWARD_PROGRESS", raising=False)
+
+
 @pytest.fixture
 def pools(compute: Pools) -> PoolManager:
     """As the pools of a kernel are."""
