@@ -145,7 +145,7 @@ def test_a_killed_client_leaves_nothing(start: Start, wait_for: Wait, tmp_path: 
 import sys, pathlib, skyward as sky
 with sky.Adapter(token=sys.argv[1]) as adapters:
     pathlib.Path(sys.argv[2]).write_text(adapters.address)
-    with sky.Compute(provider=adapters, nodes=2, cluster=False):
+    with sky.Compute(provider=adapters, nodes=2, cluster=False, name="killed"):
         print("open", flush=True)
         sys.stdin.read()
 """
@@ -162,7 +162,7 @@ with sky.Adapter(token=sys.argv[1]) as adapters:
     ending = "ending the 2 groups of the controller: it is gone for 0.3 s"
     wait_for(lambda: ending in adapter.said.read_text(), "the adapter to give the machines back")
     wait_for(lambda: not directories(), "the machines to be gone")
-    assert [done.error for done in sky.reap()] == [""]
+    assert [done.error for done in sky.reap(["killed"])] == [""]
 
 
 def test_a_wrong_token_is_refused(
