@@ -148,8 +148,13 @@ class Compute(Shared, Heard, Shown):
 
     def close(self) -> None:
         """Stop what runs and give every machine back. Twice does no harm."""
-        if self._pool is not None:
-            background.run(self._pool.close()).result()
+        try:
+            if self._pool is not None:
+                background.run(self._pool.close()).result()
+        except ProvisioningError:  # all was tried: what is left is for `sky reap`
+            opened.discard(self)
+            self._was_closed()
+            raise
         opened.discard(self)
         self._was_closed()
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from skyward.control.costing import Terms
 from skyward.control.node import Node, OnEvent, OnLost
 from skyward.control.offered import Offered, find_offers, provider_config
 from skyward.control.places import Place
+from skyward.control.roll import Roll
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
@@ -21,7 +21,7 @@ from skyward.provider import Access, Cluster, Instance, LocalAccess, SSHAccess
 from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "launchers_of"]
 
 START_TIMEOUT = 60.0
 """Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
@@ -37,7 +37,7 @@ class Launcher:
         notes: what the provider has to say about the spec.
     """
 
-    def __init__(self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options) -> None:
+    def __init__(self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options, roll: Roll) -> None:
         self.nodes = Nodes.of(specs[0].nodes)
         self.provider_name = provider_config(specs[0]).name
         self.notes: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Launcher:
         self._instances: dict[str, Place] = {}
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
-        self._asking: Counter[Place] = Counter()
+        self._roll = roll
         self._unheard_of: set[Place] = set()
 
     @property
@@ -99,6 +99,7 @@ class Launcher:
             offered: Offered = entry.offered
             self._offers.setdefault(offered.place, offered)
             self._entries[offered.place] = entry.number
+            self._roll.known.update(machine.instance.id for machine in entry.machines)
             if entry.cluster is not None:
                 self._clusters[offered.place] = entry.cluster
 
@@ -132,8 +133,8 @@ class Launcher:
             standing.append(instance if machine.worker is None else machine.instance)
             if machine.worker is not None:
                 self._workers[instance.id] = machine.worker
-        unheard_of = [each.id for each in await offered.provider.find(cluster) if each.id not in self._instances]
-        await offered.provider.terminate(cluster, unheard_of)
+        self._unheard_of.add(place)
+        await self._give_back_unheard_of(place)
         for token in entry.requests:
             self._record.came(entry.number, token, self._clusters[place], ())
 
@@ -156,26 +157,30 @@ class Launcher:
         cluster, entry = await self._cluster(place), self._entries[place]
         token = self._record.asking(entry)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
-        self._asking[place] += 1
+        self._roll.asking += 1
         try:
             self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
             self._record.came(entry, token, self._clusters[place], instances)
             self._instances.update((instance.id, place) for instance in instances)
+            self._roll.known.update(instance.id for instance in instances)
         except Exception:
             self._unheard_of.add(place)
             raise
         finally:
-            self._asking[place] -= 1
+            self._roll.asking -= 1
             await self._give_back_unheard_of(place)
         return instances
 
     async def _give_back_unheard_of(self, place: Place) -> None:
-        """After a request that failed, give back what came of it all the same; when no other is under way."""
-        if place not in self._unheard_of or self._asking[place]:
+        """Give back what came of a request that nobody heard the answer to; when no other is under way."""
+        if place not in self._unheard_of or self._roll.asking:
             return
         provider, cluster = self._offers[place].provider, self._clusters[place]
         try:
-            found = [each.id for each in await provider.find(cluster) if each.id not in self._instances]
+            there = [each.id for each in await provider.find(cluster)]
+            if self._roll.asking:
+                return  # what was asked for meanwhile may be among them
+            found = [each for each in there if each not in self._instances and each not in self._roll.known]
             if found:
                 await provider.terminate(cluster, found)
         except Exception:
@@ -260,6 +265,7 @@ class Launcher:
         if place is not None:
             await self._offers[place].provider.terminate(self._clusters[place], [instance.id])
             self._instances.pop(instance.id, None)
+            self._roll.known.discard(instance.id)
             self._record.gone(self._entries[place], instance.id)
 
     async def teardown(self) -> None:
@@ -323,6 +329,12 @@ class Launcher:
             network=NetworkInfo(interface=node.instance.interface),
         )
         return info.to_json()
+
+
+def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
+    """What gets the machines of each group of one pool."""
+    roll = Roll()
+    return {group: Launcher(record, group, specs, options, roll) for group, specs in groups.items()}
 
 
 def _resources(offered: Offered) -> Mapping[str, float]:

@@ -21,7 +21,7 @@ from skyward.control.draining import undrainable
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
-from skyward.control.launching import Launcher
+from skyward.control.launching import launchers_of
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.lifespan import Lifespan, Say
 from skyward.control.node import Node
@@ -65,7 +65,7 @@ class Pool:
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
         self._record = record
-        self._launchers = {group: Launcher(record, group, specs, options) for group, specs in groups.items()}
+        self._launchers = launchers_of(record, groups, options)
         self._plane: ControlPlane | None = None
         self.clustering = None if options.cluster is False else Clustering(name, record.derive("authority"))
         self._works: dict[int, Work] = {}

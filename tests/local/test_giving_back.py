@@ -9,6 +9,8 @@ import pytest
 
 import skyward as sky
 from skyward.control import background
+from skyward.control.launching import launchers_of
+from skyward.journal import Journal, Seal
 from tests.local import tasks
 from tests.local.conftest import Wait
 from tests.local.rented import Rented
@@ -92,6 +94,34 @@ def test_what_came_of_a_request_whose_answer_was_lost_is_given_back(cloud: Rente
         machines = [each for each in cloud.left if each.startswith("machines")]
         assert len(machines) == 1, "the machines of the two requests that failed are paid for"
     assert cloud.left == []
+
+
+def test_what_another_group_has_is_nobody_s_lost_answer(cloud: Rented, wait_for: Wait) -> None:
+    """A cloud that is asked for the machines of a pool names those of all its groups."""
+    groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
+    with sky.Compute(groups=groups) as pool:
+        before: list[int] = tasks.pid() @ pool
+        cloud.fail("after create")
+        pool.resize(2, group="one")
+        wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
+        assert len([each for each in cloud.left if each.startswith("machines")]) == 3
+        assert set(before) <= set(tasks.pid() @ pool)
+    assert cloud.left == []
+
+
+def test_a_group_that_is_taken_over_leaves_another_its_machines(cloud: Rented) -> None:
+    groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
+    with sky.Compute(groups=groups) as pool:
+        assert pool._pool is not None
+        record = pool._pool._record
+        machines = cloud.left
+        with Journal() as journal:
+            entries = journal.clusters(record.id, Seal(record._claim.secrets_key))
+        taken = launchers_of(record, pool.groups, pool.options)
+        for name, launcher in taken.items():
+            launcher.adopt([entry for entry in entries if entry.group == name])
+        background.run(taken["one"].prepare()).result()
+        assert cloud.left == machines
 
 
 def test_what_was_half_prepared_is_removed(cloud: Rented) -> None:
