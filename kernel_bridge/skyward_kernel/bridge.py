@@ -6,7 +6,6 @@ is ever sent on that one, because ipykernel 7.4 would then deliver its messages 
 """
 
 import contextlib
-import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from skyward.errors import SkywardError
 from skyward_kernel.answering import Answering, ReadOptions
-from skyward_kernel.carrying_out import SLOW, CarryOut, OpenPool
+from skyward_kernel.carrying_out import SLOW, CarryOut, OpenPool, attempt
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.projection import encode
@@ -34,7 +33,6 @@ from skyward_kernel.publisher import FindOrphans, Publisher
 
 __all__ = ["PanelBridge", "PoolForm"]
 
-_logger = logging.getLogger(__name__)
 
 MOST_CLIENTS: Final = 16
 """Pages that may be connected. One that is reloaded takes the place that it had; of more, the oldest goes."""
@@ -142,18 +140,12 @@ class PanelBridge:
             self._do(command)
 
     def _do(self, command: Command) -> None:
-        answer: Reply
-        try:
+        def do() -> Reply:
             if isinstance(command, QUESTIONS):
-                answer = self._find_out(command)
-            else:
-                answer = Answer(command.id, "done", self._carry_out(command))
-        except SkywardError as error:
-            answer = Answer(command.id, "refused", str(error))
-        except Exception as error:  # a defect, which the panel shows and the log explains
-            _logger.exception("the panel's command %s failed", command.kind)
-            answer = Answer(command.id, "refused", f"{type(error).__name__}: {error}")
-        self._answer(answer)
+                return self._find_out(command)
+            return Answer(command.id, "done", self._carry_out(command))
+
+        self._answer(attempt(command, do))
         if isinstance(command, Attach | Reap):
             self._publisher.look_for_orphans()
 

@@ -1,26 +1,30 @@
 """What the commands of the panel do to the pools, each with a sentence on what came of it."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from skyward.errors import UsageError
+from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
+    Answer,
     AskPrice,
     Attach,
     CancelCell,
     CancelTask,
+    Command,
     Drain,
     NewPool,
     Reap,
     Refresh,
+    Reply,
     Scale,
     StopAll,
     StopPool,
 )
 
-__all__ = ["SLOW", "CarryOut", "Change", "OpenPool", "Scaled", "cancel_cell", "scale_or_stop"]
+__all__ = ["SLOW", "CarryOut", "Change", "OpenPool", "Scaled", "attempt", "cancel_cell", "scale_or_stop"]
 
 type Change = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap
 """Commands that are no questions."""
@@ -30,6 +34,19 @@ type OpenPool = Callable[[str, Mapping[str, str]], object]
 
 SLOW: Final = (StopPool, StopAll, NewPool, Attach, Reap, AskPrice)
 """Commands that wait for machines, or for those who have them."""
+
+_logger = logging.getLogger(__name__)
+
+
+def attempt(command: Command, do: Callable[[], Reply]) -> Reply:
+    """What `do` answers to a command, or why it could not be done."""
+    try:
+        return do()
+    except SkywardError as error:
+        return Answer(command.id, "refused", str(error))
+    except Exception as error:  # a defect, which who asked is shown and the log explains
+        _logger.exception("the command %s failed", command.kind)
+        return Answer(command.id, "refused", f"{type(error).__name__}: {error}")
 
 
 class Scaled(Protocol):

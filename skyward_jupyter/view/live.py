@@ -1,17 +1,16 @@
 """One pool, kept up to date in front ends while any of them looks, and the commands that come from there."""
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
-from skyward_kernel.carrying_out import scale_or_stop
+from skyward_kernel.carrying_out import attempt, scale_or_stop
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import manager_of
 from skyward_kernel.projection import changes, encode, project
-from skyward_kernel.protocol import Answer, Command, Scale, StopPool
+from skyward_kernel.protocol import Answer, Command, Reply, Scale, StopPool
 from skyward_kernel.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GAP", "SHOWN", "LiveView"]
 
-_logger = logging.getLogger(__name__)
 
 GAP: Final = 0.25
 """Seconds between two messages, at least."""
@@ -120,14 +118,7 @@ class LiveView:
         threading.Thread(target=self._do, args=(command,), name="skyward-command", daemon=True).start()
 
     def _do(self, command: Command) -> None:
-        try:
-            answer = Answer(command.id, "done", self._carried_out(command))
-        except SkywardError as error:
-            answer = Answer(command.id, "refused", str(error))
-        except Exception as error:  # a defect, which the view shows and the log explains
-            _logger.exception("the view's command %s failed", command.kind)
-            answer = Answer(command.id, "refused", f"{type(error).__name__}: {error}")
-        self._answer(answer)
+        self._answer(attempt(command, lambda: Answer(command.id, "done", self._carried_out(command))))
 
     def _carried_out(self, command: Command) -> str:
         if not isinstance(command, Scale | StopPool):
@@ -135,7 +126,7 @@ class LiveView:
         residents = manager_of(self._pool)  # it keeps account of the sizes that its pools were given
         return scale_or_stop(self._one if residents is None else residents, self._pool.name, command)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Reply) -> None:
         self._send(encode(answer))
 
     def _tell(self, message: dict[str, Any]) -> None:

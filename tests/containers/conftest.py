@@ -1,6 +1,5 @@
 """The engine of the tests of this tier, and pools of its containers."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ import pytest
 
 import skyward as sky
 from tests.containers.engine import IMAGE, MOUNTS, Engine, why_not
+from tests.required import leave_out_for
 
 type Wait = Callable[[Callable[[], object], str], None]
 
@@ -17,10 +17,7 @@ type Wait = Callable[[Callable[[], object], str], None]
 @pytest.fixture(scope="session")
 def shared_engine() -> Iterator[Engine]:
     """An engine for the whole run. Where there can be none: skip, saying why, unless `SKYWARD_CONTAINERS=required`."""
-    if reason := why_not():
-        if os.environ.get("SKYWARD_CONTAINERS") == "required":
-            pytest.fail(f"SKYWARD_CONTAINERS=required, but {reason}", pytrace=False)
-        pytest.skip(reason)
+    leave_out_for(why_not(), "SKYWARD_CONTAINERS")
     engine = Engine()
     try:
         yield engine

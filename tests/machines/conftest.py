@@ -1,6 +1,5 @@
 """Networks of real machines for the tests of this tier."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,22 +8,15 @@ import pytest
 
 import skyward as sky
 from tests.machines.machine import Network, why_not
+from tests.required import leave_out_for
 
 type Wait = Callable[[Callable[[], object], str], None]
-
-
-def _refuse() -> None:
-    """Skip, saying why, where no machine can be made; fail where they must be (`SKYWARD_MACHINES=required`)."""
-    if reason := why_not():
-        if os.environ.get("SKYWARD_MACHINES") == "required":
-            pytest.fail(f"SKYWARD_MACHINES=required, but {reason}", pytrace=False)
-        pytest.skip(reason)
 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
     """A bridge with no machine on it yet; all that the test adds is removed after it."""
-    _refuse()
+    leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
         yield network
@@ -35,7 +27,7 @@ def network() -> Iterator[Network]:
 @pytest.fixture(scope="module")
 def shared_network() -> Iterator[Network]:
     """A bridge with two machines, for the tests of a module that leave them as they were."""
-    _refuse()
+    leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
         network.add()

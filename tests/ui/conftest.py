@@ -16,6 +16,7 @@ import nbformat
 import pytest
 
 from tests.machines.machine import Network, why_not
+from tests.required import leave_out_for
 from tests.ui.lab import Lab
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -107,10 +108,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def network() -> Iterator[Network]:
     """Machines, for the tests that need some: where they cannot be made, those are left out."""
-    if reason := why_not():
-        if os.environ.get("SKYWARD_MACHINES") == "required":
-            pytest.fail(f"SKYWARD_MACHINES=required, but {reason}", pytrace=False)
-        pytest.skip(reason)
+    leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
         yield network
