@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from typing import Any
 
 from skyward.errors import PoolClosedError
+from skyward.wire.brisk import brisk
 
 __all__ = ["Lifespan", "Say"]
 
@@ -13,7 +15,7 @@ type Say = Callable[[str], None]
 
 
 class Lifespan:
-    """The life of a pool, as tasks. Lives on the library's loop.
+    """The life of a pool, as tasks, all of it brisk. Lives on the library's loop.
 
     Args:
         name: of the pool.
@@ -26,6 +28,7 @@ class Lifespan:
         self._say = say
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._brisk = ExitStack()
 
     async def open(self, opening: Coroutine[Any, Any, None]) -> None:
         """Open. If that fails, or the caller is cancelled, all is given back before this returns.
@@ -33,6 +36,7 @@ class Lifespan:
         Raises:
             PoolClosedError: it was closed meanwhile.
         """
+        self._brisk.enter_context(brisk())
         self._opening = asyncio.get_running_loop().create_task(opening)
         try:
             await self._opening
@@ -53,7 +57,8 @@ class Lifespan:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-        await self._give_back()
+        with self._brisk:
+            if self._opening is not None and not self._opening.done():
+                self._opening.cancel()
+                await asyncio.wait([self._opening])
+            await self._give_back()

@@ -26,6 +26,7 @@ from typing import Literal
 from casty import ActorSystem, Cluster, Runtime
 
 from skyward.collections.base import set_here
+from skyward.wire.brisk import brisk
 from skyward.wire.loop import new_event_loop
 from skyward.wire.mailbox import receive_with
 from skyward.wire.messages import Commands, Exchange
@@ -174,4 +175,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with brisk():
+        main()

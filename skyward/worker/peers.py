@@ -17,7 +17,6 @@ from skyward.wire.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, cont
 from skyward.wire.trust import Credentials
 from skyward.worker.arrivals import Arrival, Arrivals, Source
 from skyward.worker.blobs import map_private
-from skyward.worker.brisk import brisk
 
 __all__ = ["Getting", "Peers", "share", "stream"]
 
@@ -134,16 +133,15 @@ def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
 def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
     """Send what there is, and what comes."""
     buffer = memoryview(bytearray(min(FRAME, source.size)))
-    with brisk():
-        while offset < source.size:
-            ready = source.reached(offset, BEAT) - offset
-            if ready <= 0:
-                connection.sendall(LENGTH.pack(0))
-                continue
-            count = os.preadv(source.fd, [buffer[: min(ready, FRAME)]], offset)
-            connection.sendall(LENGTH.pack(count))
-            connection.sendall(buffer[:count])
-            offset += count
+    while offset < source.size:
+        ready = source.reached(offset, BEAT) - offset
+        if ready <= 0:
+            connection.sendall(LENGTH.pack(0))
+            continue
+        count = os.preadv(source.fd, [buffer[: min(ready, FRAME)]], offset)
+        connection.sendall(LENGTH.pack(count))
+        connection.sendall(buffer[:count])
+        offset += count
 
 
 @dataclass(slots=True)
@@ -166,7 +164,7 @@ class Getting:
             if near:
                 self._adopt(connection)
                 return
-            with self.arrivals.writing(self.blob.key, self.blob.size) as arrival, brisk():
+            with self.arrivals.writing(self.blob.key, self.blob.size) as arrival:
                 offset = arrival.reached
                 connection.sendall(REQUEST.pack(STREAM, self.blob.key, offset))
                 self._receive(connection, arrival, offset)
