@@ -3,6 +3,8 @@
 .PHONY: help setup demo lab test check unit local machines containers ui panel notebooks oldest bench lock clean
 
 BIN := .venv/bin
+# Two files of tests at a time, those that take longest first. A file stays with one process: its tests share pools.
+AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -17,7 +19,7 @@ lab: setup ## open the notebooks in JupyterLab
 	@$(BIN)/jupyter lab --notebook-dir=notebooks $$([ "$$(id -u)" != 0 ] || echo --allow-root)
 
 test: check ## everything: check, then the tests of every tier, then the notebooks
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(AT_ONCE)
 
 check: setup ## lint, format, types
 	$(BIN)/ruff check
@@ -48,7 +50,7 @@ notebooks: setup ## run the notebooks, and compare what they show
 
 oldest: ## the unit and local tiers on the oldest supported Python, 3.12
 	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12
-	.venv-3.12/bin/python -m pytest tests/unit tests/local
+	.venv-3.12/bin/python -m pytest $(AT_ONCE) tests/local tests/unit
 
 bench: ## the benchmarks, beside their floors and peers; ARGS="--quick --only calls" and the like
 	@sh scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock
