@@ -13,7 +13,7 @@ from benchmarks.settings import Settings
 from benchmarks.tasks import make, read, remote, size
 from skyward.compute import Compute
 
-__all__ = ["MB", "Fresh", "figures"]
+__all__ = ["MB", "Fresh", "figures", "timed_touched"]
 
 MB = 1_000_000
 
@@ -27,7 +27,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
         yield from _again(pool, 100 * MB, 5 if settings.quick else 11)
 
 
-def _timed(nbytes: int, call: Callable[..., object], *args: Any) -> float:
+def timed_touched(nbytes: int, call: Callable[..., object], *args: Any) -> float:
     """Seconds that a call takes, right after memory for three arrays was used.
 
     A virtual machine gets memory from its host at the first touch, thirty times as slow as later, and gives it back a
@@ -48,9 +48,9 @@ def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: b
         floors, ours = [], []
         for _ in range(rounds + 1):
             given = prepare()
-            floors.append(_timed(nbytes, bare, given))
+            floors.append(timed_touched(nbytes, bare, given))
             given = prepare()
-            ours.append(_timed(nbytes, call, given))
+            ours.append(timed_touched(nbytes, call, given))
         speed = nbytes / MB
         yield Figure(
             f"{speed:,.0f} MB {name}",
@@ -82,18 +82,18 @@ def _peers(name: str, fresh: Fresh, nbytes: int) -> list[Peer]:
     def measure(peer: Running) -> float:
         peer.call(size, np.ones(10))
         if name == "result":
-            times = [_timed(nbytes, peer.call, make, nbytes) for _ in range(3)]
+            times = [timed_touched(nbytes, peer.call, make, nbytes) for _ in range(3)]
         else:
             function = read if "read" in name else size
             arrays = [fresh() for _ in range(3)]
-            times = [_timed(nbytes, peer.call, function, array) for array in arrays]
+            times = [timed_touched(nbytes, peer.call, function, array) for array in arrays]
         return nbytes / MB / median(times)
 
     def scatter(peer: Running) -> float:
         assert isinstance(peer, Dask)
         peer.call(size, np.ones(10))
         arrays = [fresh() for _ in range(3)]
-        times = [_timed(nbytes, lambda array: peer.call(size, peer.scatter(array)), array) for array in arrays]
+        times = [timed_touched(nbytes, lambda array: peer.call(size, peer.scatter(array)), array) for array in arrays]
         return nbytes / MB / median(times)
 
     peers = measured(measure)
@@ -112,7 +112,7 @@ def _again(pool: Compute, nbytes: int, rounds: int) -> Iterator[Figure]:
         for _ in range(rounds):
             array = fresh()
             array.flags.writeable = writeable
-            firsts.append(_timed(nbytes, send, array))
+            firsts.append(timed_touched(nbytes, send, array))
             agains.append(timed(partial(send, array)))
         share = median(agains) / median(firsts) * 100
         note = f"{median(agains) * 1e3:.3g} of {median(firsts) * 1e3:.3g} ms"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arrays import MB, timed_touched
 from benchmarks.figure import Aim, Figure, best, interleave, median, percentile, timed
 from benchmarks.floors.casty_ask import CastyAsk
 from benchmarks.floors.loopback import Loopback
@@ -27,7 +28,6 @@ from tests.machines.machine import Machine, Network, why_not
 
 __all__ = ["figures"]
 
-MB = 1_000_000
 BATCH = 200
 SLOW = 8
 """Seconds. Starting eight workers takes about three, on two cores."""
@@ -138,10 +138,10 @@ def _arrays(settings: Settings, pool: Compute, machine: Machine) -> Iterator[Fig
     with Loopback(served, _through(pool, served)) as floor:
         for number in range(rounds + 1):
             array = np.full(nbytes, number + 1, dtype=np.uint8)
-            floor_up.append(timed(partial(floor.take, array)))
-            up.append(timed(partial(_size, pool, array)))
-            floor_down.append(timed(partial(floor.give, nbytes)))
-            down.append(timed(partial(_make, pool, nbytes)))
+            floor_up.append(timed_touched(nbytes, floor.take, array))
+            up.append(timed_touched(nbytes, _size, pool, array))
+            floor_down.append(timed_touched(nbytes, floor.give, nbytes))
+            down.append(timed_touched(nbytes, _make, pool, nbytes))
     for name, ours, theirs in (("argument", up, floor_up), ("result", down, floor_down)):
         del ours[0], theirs[0]
         mb = nbytes / MB
