@@ -30,7 +30,7 @@ from skyward.errors import (
     SpecError,
     UsageError,
 )
-from skyward.function import PendingFunction, PendingFunctionGroup, Target, current_pool, is_generator
+from skyward.function import PendingFunction, PendingFunctionGroup, RightSide, Target, current_pool, is_generator
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.opened import opened, say
@@ -54,7 +54,7 @@ _INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
 
 
-class Compute(Shared, Heard, Shown):
+class Compute(RightSide, Shared, Heard, Shown):
     """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. A `name`

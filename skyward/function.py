@@ -11,13 +11,14 @@ from skyward.errors import OperatorError, SpecError
 from skyward.pending import PendingFunction, PendingFunctionGroup, check_timeout, gather
 from skyward.signature import is_generator, stream_arguments, stream_parameters
 from skyward.specs.needs import NOTHING, Needs, Resources
-from skyward.target import CurrentPool, Destination, Target, current_pool, sky
+from skyward.target import CurrentPool, Destination, RightSide, Target, current_pool, sky
 
 __all__ = [
     "CurrentPool",
     "Destination",
     "PendingFunction",
     "PendingFunctionGroup",
+    "RightSide",
     "SkyFunction",
     "Target",
     "current_pool",

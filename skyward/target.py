@@ -11,7 +11,17 @@ from skyward.errors import NoPoolError, NotOnNodeError, OperatorError
 if TYPE_CHECKING:
     from skyward.pending import PendingFunction, PendingFunctionGroup
 
-__all__ = ["CurrentPool", "Destination", "Target", "current_pool", "described", "is_target", "resolve_target", "sky"]
+__all__ = [
+    "CurrentPool",
+    "Destination",
+    "RightSide",
+    "Target",
+    "current_pool",
+    "described",
+    "is_target",
+    "resolve_target",
+    "sky",
+]
 
 
 class Target(Protocol):
@@ -45,7 +55,32 @@ current_pool: ContextVar[Target | None] = ContextVar("skyward_current_pool", def
 """The pool in scope: what `with sky.Compute(...)` opened last."""
 
 
-class CurrentPool:
+class RightSide:
+    """What stands on the right of an operator, and says so of a left side that is no call of a `@sky.function`."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # to a type checker no such left side is right
+        __array_ufunc__ = None  # or an array would try each of its elements
+
+        def __rrshift__(self, left: object) -> Any:
+            raise _no_call(left, ">>")
+
+        def __lt__(self, left: object) -> Any:  # Python asks this of the right side of `left > pool`
+            raise _no_call(left, ">")
+
+        def __rmatmul__(self, left: object) -> Any:
+            raise _no_call(left, "@")
+
+
+def _no_call(left: object, operator: str) -> OperatorError:
+    return OperatorError(
+        f"`... {operator} pool` sends a call of a `@sky.function`, but its left side is {described(left)}: put "
+        f"`@sky.function` on the function that makes it, and write `f(...) {operator} pool`."
+    )
+
+
+class CurrentPool(RightSide):
     """The pool in scope, whichever it is at the time of use. `sky.sky` is the only one."""
 
     __slots__ = ()

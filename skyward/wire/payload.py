@@ -141,7 +141,12 @@ def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> 
     """
     if not kwargs and all(type(arg) in _PLAIN for arg in args):
         return outgoing(pickle.dumps((args, {}), protocol=5) if args else EMPTY_CALL, ())
-    return encode((args, dict(kwargs)), f"the arguments of {name}()")
+    try:
+        return encode((args, dict(kwargs)), f"the arguments of {name}()")
+    except NotPicklableError:
+        for which, value in [*enumerate(args, start=1), *kwargs.items()]:
+            encode(value, f"argument {which} of {name}()")
+        raise  # each can, and together they cannot
 
 
 def encode_result(value: object) -> tuple[bytes, list[memoryview]]:

@@ -71,7 +71,7 @@ def test_a_broadcast_says_which_nodes_failed(pool: sky.Compute) -> None:
 def test_an_argument_that_cannot_be_pickled(pool: sky.Compute) -> None:
     with pytest.raises(
         sky.NotPicklableError,
-        match=r"^the arguments of add\(\) cannot be sent to a node: .*\['lock'\] is of type _thread.lock, which cannot "
+        match=r"^argument 2 of add\(\) cannot be sent to a node: .*\['lock'\] is of type _thread.lock, which cannot "
         r"be pickled \(.*\)\. Make it on the node, or leave it out\.$",
     ):
         tasks.add(1, {"lock": threading.Lock()}) >> pool  # type: ignore[arg-type]  # that is the mistake

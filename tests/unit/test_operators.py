@@ -342,6 +342,25 @@ def test_array_on_the_left() -> None:
         numpy.ones(3) @ double
 
 
+@pytest.mark.parametrize("pool", [skyward.Compute(), sky], ids=["pool", "singleton"])
+def test_what_is_no_call_on_the_left_of_a_pool(pool: Any) -> None:
+    expected = (
+        "`... >> pool` sends a call of a `@sky.function`, but its left side is 3 (int): put `@sky.function` on the "
+        "function that makes it, and write `f(...) >> pool`."
+    )
+    with pytest.raises(OperatorError, match=says(expected)):
+        3 >> pool
+    with pytest.raises(OperatorError, match="its left side is None"):
+        None @ pool
+    with pytest.raises(OperatorError, match="its left side is a function"):
+        assert (lambda: 1) > pool
+    array = pytest.importorskip("numpy").ones(3)
+    acts: list[Callable[[], Any]] = [lambda: array >> pool, lambda: array > pool, lambda: array @ pool]
+    for act in acts:
+        with pytest.raises(OperatorError, match="its left side is a ndarray"):
+            act()
+
+
 @pytest.mark.parametrize("target", [FakePool(), sky, skyward], ids=["pool", "singleton", "module"])
 def test_operators_on_a_node(monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     monkeypatch.setenv("SKYWARD_NODE", "3")
