@@ -249,6 +249,7 @@ class Launcher:
             **image.env,
             "SKYWARD_POOL": self._record.id,
             "SKYWARD_LEASE": str(spec.ttl),
+            "SKYWARD_BACKLOG": str(int(worker.backlog_gb * 1024**3)),
             "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
             "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
