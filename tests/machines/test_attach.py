@@ -84,7 +84,7 @@ pool.dict("kept")["key"] = "value"
 tasks = [pool.start(each("/root/go")) for each in (long, large, counted, failing)]
 tasks.append(pool.start(fed(never())))
 told(2) @ pool  # so that what was sent before it has arrived
-print("up", flush=True)
+print("\\nup", flush=True)  # on a line of its own, whatever the tasks have printed
 time.sleep(1000)
 """
 
