@@ -1,17 +1,22 @@
 """Tasks that a process has left behind with the nodes of its pool, as the one that attached to the pool finds them."""
 
 import threading
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.control.run import Runner, follow
 from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import TaskFuture, Work
+from skyward.errors import InputLostError
 from skyward.wire.code import PreparedCode
-from skyward.wire.messages import Known, Payload
-from skyward.wire.payload import Outgoing
+from skyward.wire.failure import capture_failure
+from skyward.wire.messages import Feed, Known, Payload
+from skyward.wire.payload import Outgoing, encode
 from skyward.wire.scratch import ScratchFile
 
-__all__ = ["RecoveredTask"]
+if TYPE_CHECKING:
+    from skyward.control.node import Node
+
+__all__ = ["RecoveredTask", "end_inputs"]
 
 _IN_MEMORY = 1024 * 1024
 """Characters of what a task prints that are kept in memory; the rest is in a file."""
@@ -125,3 +130,16 @@ class RecoveredTask:
 
     def __repr__(self) -> str:
         return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"
+
+
+def end_inputs(node: "Node", known: Known) -> None:
+    """Have the inputs of a task end with an error that its former client has fed and nobody can go on with.
+
+    The task has what had arrived of them before: it may need no more, or may want to keep what it has made of it.
+    """
+    for index in known.fed:
+        lost = InputLostError(
+            f"{known.name}() was fed by an iterator of the process that sent it, which is gone: it had what had arrived"
+            " of that, and the rest is lost. Send it again from here."
+        )
+        node.tell(Feed(known.task, index, (), last=True, failure=encode(capture_failure(lost)).payload))

@@ -310,13 +310,13 @@ class Known:
     Attributes:
         name: of its function.
         stream: whether its elements are sent one by one.
-        fed: whether the client feeds it.
+        fed: the inputs that the client still feeds.
     """
 
     task: int
     name: str
     stream: bool
-    fed: bool
+    fed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,7 @@ class Agent:
                 self._executor.relay(command)
             case Feed():
                 self._holds.fed(command)
+                self._recent.fed(command)
                 self._executor.relay(command)
             case Drop(keys):
                 self.store.drop(keys)

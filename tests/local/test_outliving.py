@@ -42,6 +42,49 @@ os.kill(os.getpid(), 9)
 """
 
 
+TAKES = """
+import faulthandler, os, sys, time
+from collections.abc import Iterator
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def total(items: Iterator[int]):
+    return sum(told(items))
+
+@sky.function
+def kept(items: Iterator[int]):
+    taken = []
+    try:
+        taken.extend(told(items))
+    except sky.InputLostError as error:
+        return taken, str(error)
+
+@sky.function
+def whole(items: Iterator[int], go):
+    found = list(told(items))
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return found
+
+def told(items):
+    for item in items:
+        print("took", item, flush=True)
+        yield item
+
+def endless():
+    yield from (1, 2, 3)
+    time.sleep(1000)
+
+worker = sky.Worker(executor="process", concurrency=3)
+pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
+left = [total(endless()) > pool, kept(endless()) > pool, whole((1, 2, 3), sys.argv[1]) > pool]
+while sum(entry.text.count("took 3") for entry in pool.logs()) < 3:
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
 TALKS = """
 import faulthandler, os, sys, time
 import skyward as sky
@@ -132,6 +175,21 @@ def test_a_task_that_nobody_listens_to_ends_whatever_it_prints(tmp_path: Path) -
         assert task.result(60) == "done all the same"
         numbers = [line[:8] for line in task.output.splitlines() if line != "begun"]
     assert numbers == [f"{number:05}{part:03}" for number in range(1024) for part in range(1000)]
+
+
+def test_a_task_that_a_dead_client_fed_has_what_had_arrived_and_then_one_error(tmp_path: Path) -> None:
+    client_that_dies(tmp_path / "go", TAKES)
+    with sky.attach("left") as pool:
+        tasks = {task.name: task for task in pool.recovered}
+        lost = "{}() was fed by an iterator of the process that sent it, which is gone: it had what had arrived of "
+        lost += "that, and the rest is lost. Send it again from here."
+        with pytest.raises(sky.InputLostError) as total:
+            tasks["total"].result(30)
+        assert str(total.value) == lost.format("total")
+        assert tasks["total"].state == "failed"
+        assert tasks["kept"].result(30) == ([1, 2, 3], lost.format("kept"))
+        (tmp_path / "go").touch()
+        assert tasks["whole"].result(30) == [1, 2, 3], "what had all it needs was stopped"
 
 
 def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
