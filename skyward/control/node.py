@@ -22,7 +22,7 @@ from skyward.link.channel import Channel
 from skyward.link.hello import WorkerProcess
 from skyward.link.holdings import Holdings
 from skyward.link.launch import enter_worker, start_worker
-from skyward.provider import Instance, LocalAccess
+from skyward.provider import Instance, LocalAccess, SSHAccess
 from skyward.wire.flow import WINDOW
 from skyward.wire.messages import (
     Blob,
@@ -83,6 +83,7 @@ class Node:
         measured: resources that its machine was found to have, where the provider does not know.
         metrics: what it said of its machine, oldest first.
         terms: what its tasks cost.
+        stray: its worker, once it is closed, where that may live on: it was out of reach, and its machine is lent.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Node:
         self.on_code: Callable[[Node, Work], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
         self.terms = FREE
+        self.stray = ""
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing
@@ -370,8 +372,12 @@ class Node:
             self._watching.cancel()
         if self._bulk is not None:
             self._bulk.close()
-        if self._worker is not None:
-            await (self._worker.leave() if leave else self._worker.stop())
+        if leave and self._worker is not None:
+            await self._worker.leave()
+        elif not (self._worker is not None and await self._worker.stop()):
+            access, standing = self.instance.access, self.standing
+            if standing is not None and isinstance(access, SSHAccess) and access.lent:
+                self.stray = standing.directory
         if self._bulk is not None:
             try:
                 await asyncio.to_thread(self._bulk.join)
