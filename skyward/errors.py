@@ -25,6 +25,7 @@ SkywardError
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
 │   ├── BudgetExhaustedError      the pool had spent its ``budget`` before the task had run
+│   ├── InputLostError            an iterator of a process that is gone fed it
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   └── RemoteError               it raised something whose type cannot be rebuilt here
 └── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
@@ -39,6 +40,7 @@ __all__ = [
     "CollectionError",
     "CollectionUnavailableError",
     "IllegalMoveError",
+    "InputLostError",
     "JournalError",
     "LockLostError",
     "MissingModuleError",
@@ -165,6 +167,10 @@ class TaskCancelledError(TaskError, CancelledError):
 
 class BudgetExhaustedError(TaskError):
     """The pool had spent its ``budget`` before the task had run. Its nodes were given back."""
+
+
+class InputLostError(TaskError):
+    """An iterator of a process that is gone fed the task; raised there, where what had arrived of it ends."""
 
 
 class NodeLostError(TaskError):

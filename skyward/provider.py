@@ -72,6 +72,7 @@ class SSHAccess:
         python: an interpreter there that has what a worker needs; None to set one up.
         answer_within: seconds that it has to answer, once it runs; None to leave that to Skyward.
         retry_every: seconds between attempts to connect to it; None for some that grow from a fraction of one.
+        lent: whether the machine runs on when it is given back.
     """
 
     host: str
@@ -86,6 +87,7 @@ class SSHAccess:
     python: str | None = None
     answer_within: float | None = None
     retry_every: float | None = None
+    lent: bool = False
 
     @property
     def target(self) -> str:

@@ -189,6 +189,7 @@ class _SSHProvider:
             directory=settings.directory,
             grace=settings.grace,
             python=settings.python,
+            lent=True,
         )
         return Instance(f"ssh-{number}-{host}", "running", access, address=host, public_address=host)
 

@@ -22,6 +22,8 @@ __all__ = ["Clustering"]
 
 _AGAIN = 1.0
 _LEAVE_WITHIN = 12.0
+"""Seconds that a node may take to join, and to leave then; its own limits are shorter."""
+
 _WAIT_FOR_IT = 60.0
 """Seconds that an operation of the client waits for a node to be in the cluster."""
 
@@ -113,7 +115,7 @@ class Clustering:
         self._news()
 
     def _try_again(self, node: "Node") -> None:
-        if node.phase == "ready" and node not in self._members:
+        if node not in self._removed and node not in self._members:
             self._await(node)
 
     def remove(self, node: "Node") -> None:
@@ -133,17 +135,22 @@ class Clustering:
         self._invite()
 
     async def leave(self, node: "Node") -> None:
-        """Let a node hand over what it keeps, before it goes. One at a time, and while none joins."""
+        """Let a node hand over what it keeps, before it goes. One at a time, and while none joins.
+
+        One that is joining is let in first: the others may have given it something to keep already.
+        """
         self.spreading.remove(node)
         async with self._leaving:
-            if node in self._members and len(self._members) > 1:
-                try:
+            try:
+                if node in self._members or node is self._joining:
                     async with asyncio.timeout(_LEAVE_WITHIN):
                         await self._until(lambda: self._joining is None)
+                if node in self._members and len(self._members) > 1:
+                    async with asyncio.timeout(_LEAVE_WITHIN):
                         node.tell(Leave())
                         await self._until(lambda: node not in self._members)
-                except TimeoutError:
-                    _logger.warning("node %s did not leave the cluster of its pool in time", node.rank)
+            except TimeoutError:
+                _logger.warning("node %s did not leave the cluster of its pool in time", node.rank)
         self.remove(node)
 
     async def _until(self, condition: Callable[[], bool]) -> None:

@@ -169,6 +169,8 @@ class Fleet:
                 if self.clustering is not None:
                     await self.clustering.leave(node)
                 await node.close()
+                if node.stray:
+                    self._spawn(self._owners[machine].end_stray(node))
             if instance is not None:
                 await self._owners[machine].terminate(instance)
         except Exception:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from skyward.bootstrap import Plan, client_settings
 from skyward.control.costing import Terms
@@ -17,6 +18,7 @@ from skyward.control.roll import Roll
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
+from skyward.link.ssh_worker import end_stray
 from skyward.provider import Access, Cluster, Instance, LocalAccess, SSHAccess
 from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
@@ -249,6 +251,7 @@ class Launcher:
             **image.env,
             "SKYWARD_POOL": self._record.id,
             "SKYWARD_LEASE": str(spec.ttl),
+            "SKYWARD_BACKLOG": str(int(worker.backlog_gb * 1024**3)),
             "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
             "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
@@ -258,6 +261,12 @@ class Launcher:
 
     def _spec_of(self, instance: Instance) -> Spec:
         return self._offers[self._instances[instance.id]].spec
+
+    def end_stray(self, node: Node) -> Coroutine[Any, Any, None]:
+        """What ends a worker that could not be reached when it was given up, once its machine is there again."""
+        access = node.instance.access
+        assert isinstance(access, SSHAccess)
+        return end_stray(access, node.stray, self._spec_of(node.instance).ttl)
 
     async def terminate(self, instance: Instance) -> None:
         """Give one machine back. One that was given back already is no error."""

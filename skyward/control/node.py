@@ -22,7 +22,7 @@ from skyward.link.channel import Channel
 from skyward.link.hello import WorkerProcess
 from skyward.link.holdings import Holdings
 from skyward.link.launch import enter_worker, start_worker
-from skyward.provider import Instance, LocalAccess
+from skyward.provider import Instance, LocalAccess, SSHAccess
 from skyward.wire.flow import WINDOW
 from skyward.wire.messages import (
     Blob,
@@ -34,7 +34,6 @@ from skyward.wire.messages import (
     Farewell,
     Finished,
     Metrics,
-    Report,
     Reported,
     Shutdown,
     Submit,
@@ -84,6 +83,7 @@ class Node:
         measured: resources that its machine was found to have, where the provider does not know.
         metrics: what it said of its machine, oldest first.
         terms: what its tasks cost.
+        stray: its worker, once it is closed, where that may live on: it was out of reach, and its machine is lent.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class Node:
         self.on_code: Callable[[Node, Work], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
         self.terms = FREE
+        self.stray = ""
         self._on_event = on_event
         self._on_lost = on_lost
         self.standing = standing
@@ -121,7 +122,6 @@ class Node:
         self._bulk: BulkPath | None = None
         self._watching: asyncio.Task[None] | None = None
         self._earlier: list[Event] | None = None
-        self._reported = asyncio.Event()
         self._shipping: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
@@ -155,23 +155,13 @@ class Node:
         if self.standing is not None:
             self._earlier = []
             await self._channel.connect(resume=True)
-            self.tell(Report())
-            await self._hear_report(min(within, ENTER_WITHIN))
-            self._channel.acknowledge()
+            if self._silent.is_set():
+                raise NodeStartError("it was lost while it was entered")
         else:
             await self._channel.connect()
         if hello.directory:
             self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
         self.phase = "ready"
-
-    async def _hear_report(self, within: float) -> None:
-        try:
-            async with asyncio.timeout(within):
-                await self._reported.wait()
-        except TimeoutError:
-            raise NodeStartError(f"its worker did not say within {within:.0f} s what it has") from None
-        if self._silent.is_set():
-            raise NodeStartError("it was lost while it was entered")
 
     def _heard(self, event: Event) -> None:
         match event:
@@ -183,8 +173,6 @@ class Node:
                 self._on_event(self, event)
             case _:
                 self._earlier.append(event)
-                if isinstance(event, Reported):
-                    self._reported.set()
 
     def _keep(self, now: "NodeMetrics") -> None:
         self.metrics.append(now)
@@ -192,10 +180,10 @@ class Node:
             self.metrics.popleft()
 
     def release(self) -> None:
-        """Pass on what was heard of tasks that another process sent: first which those are."""
+        """Pass on what was heard of tasks that another process sent."""
         earlier, self._earlier = self._earlier or [], None
         results = {blob.key for each in earlier if isinstance(each, Finished) for blob in blobs_of([each.payload])}
-        for event in sorted(earlier, key=lambda each: not isinstance(each, Reported)):
+        for event in earlier:
             if isinstance(event, Reported):
                 self._holdings.adopt((blob.key, blob.size) for blob in event.blobs if blob.key not in results)
             self._on_event(self, event)
@@ -209,7 +197,6 @@ class Node:
 
     def _lost(self, reason: str) -> None:
         self._silent.set()
-        self._reported.set()
         if self._closing is None:
             self._on_lost(self, reason)
 
@@ -385,8 +372,12 @@ class Node:
             self._watching.cancel()
         if self._bulk is not None:
             self._bulk.close()
-        if self._worker is not None:
-            await (self._worker.leave() if leave else self._worker.stop())
+        if leave and self._worker is not None:
+            await self._worker.leave()
+        elif not (self._worker is not None and await self._worker.stop()):
+            access, standing = self.instance.access, self.standing
+            if standing is not None and isinstance(access, SSHAccess) and access.lent:
+                self.stray = standing.directory
         if self._bulk is not None:
             try:
                 await asyncio.to_thread(self._bulk.join)

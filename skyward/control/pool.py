@@ -27,7 +27,7 @@ from skyward.control.lifespan import Lifespan, Say
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
 from skyward.control.record import TaskRecord, unix_offset
-from skyward.control.recovered import RecoveredTask
+from skyward.control.recovered import RecoveredTask, end_inputs
 from skyward.control.setting_up import plane_of
 from skyward.control.settle import settle
 from skyward.control.snapshot import PoolSnapshot
@@ -340,7 +340,8 @@ class Pool:
             work.sent_at, work.terms = _now(), node.terms
         self.recovered += found
         self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
-        self.cancel(each.work for each, known in zip(found, report.tasks, strict=True) if known.fed)
+        for known in report.tasks:
+            end_inputs(node, known)
 
     # How many nodes.
 

@@ -1,37 +1,61 @@
 """Tasks that a process has left behind with the nodes of its pool, as the one that attached to the pool finds them."""
 
 import threading
-from collections import deque
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.control.run import Runner, follow
 from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import TaskFuture, Work
+from skyward.errors import InputLostError
 from skyward.wire.code import PreparedCode
-from skyward.wire.messages import Known, Payload
-from skyward.wire.payload import Outgoing
+from skyward.wire.failure import capture_failure
+from skyward.wire.messages import Feed, Known, Payload
+from skyward.wire.payload import Outgoing, encode
+from skyward.wire.scratch import ScratchFile
 
-__all__ = ["RecoveredTask"]
+if TYPE_CHECKING:
+    from skyward.control.node import Node
 
-_PRINTED = 1024 * 1024
-"""Characters of what a task prints that are kept, the last ones."""
+__all__ = ["RecoveredTask", "end_inputs"]
+
+_IN_MEMORY = 1024 * 1024
+"""Characters of what a task prints that are kept in memory; the rest is in a file."""
+
+_NO_ROOM = "\n[Skyward left out {:,} characters here: there was no room for them on this disk.]\n"
 
 
 class _Printed:
-    """Keeps what a task prints."""
+    """Keeps what a task prints, all of it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._texts: deque[str] = deque()
+        self._file: ScratchFile | None = None
+        self._texts: list[str] = []
         self._length = 0
+        self._omitted = 0
 
     def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
         """The task printed."""
         with self._lock:
             self._texts.append(text)
             self._length += len(text)
-            while self._length > _PRINTED and len(self._texts) > 1:
-                self._length -= len(self._texts.popleft())
+            if self._length > _IN_MEMORY:
+                self._put_by()
+
+    def _put_by(self) -> None:
+        """Move what is in memory to the file, behind what is there; it is left out where there is no room."""
+        text = "".join(self._texts)
+        said = _NO_ROOM.format(self._omitted) if self._omitted else ""
+        try:
+            if self._file is None:
+                self._file = ScratchFile()
+            self._file.append((said + text).encode("utf-8", "surrogatepass"))
+        except OSError:
+            self._omitted += self._length
+        else:
+            self._omitted = 0
+        self._texts.clear()
+        self._length = 0
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
@@ -43,7 +67,9 @@ class _Printed:
     def text(self) -> str:
         """All of it."""
         with self._lock:
-            return "".join(self._texts)
+            before = b"" if self._file is None else self._file.read(0, self._file.size)
+            said = _NO_ROOM.format(self._omitted) if self._omitted else ""
+            return "".join((before.decode("utf-8", "surrogatepass"), said, *self._texts))
 
 
 class RecoveredTask:
@@ -99,8 +125,21 @@ class RecoveredTask:
 
     @property
     def output(self) -> str:
-        """What it printed that its former client has not seen, standard output and error together; at most 1 MiB."""
+        """What it printed that its former client has not seen, standard output and error together."""
         return self._printed.text
 
     def __repr__(self) -> str:
         return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"
+
+
+def end_inputs(node: "Node", known: Known) -> None:
+    """Have the inputs of a task end with an error that its former client has fed and nobody can go on with.
+
+    The task has what had arrived of them before: it may need no more, or may want to keep what it has made of it.
+    """
+    for index in known.fed:
+        lost = InputLostError(
+            f"{known.name}() was fed by an iterator of the process that sent it, which is gone: it had what had arrived"
+            " of that, and the rest is lost. Send it again from here."
+        )
+        node.tell(Feed(known.task, index, (), last=True, failure=encode(capture_failure(lost)).payload))

@@ -89,7 +89,6 @@ class Channel:
         self._first = 1
         self._next = 1
         self._seen = 0
-        self._withheld: int | None = None
         self._heard = 0.0
         self._confirmed_at = 0.0
         self._asking: set[asyncio.Task[None]] = set()
@@ -102,7 +101,8 @@ class Channel:
         return self._connected and not self._closed
 
     async def connect(self, *, resume: bool = False) -> None:
-        """Reach the node; with `resume`, one that another client has spoken to, to go on where that one has ended.
+        """Reach the node; with `resume`, one that another client has spoken to, to go on where that one has ended: the
+        first that `on_event` is told is then `Reported`.
 
         Raises:
             NodeStartError: it is not there, or refuses us.
@@ -122,21 +122,16 @@ class Channel:
         loop.call_later(1.0, self._watch)
 
     async def _resume(self) -> None:
-        """Take up the numbers of both ends, and what the client before us has not heard."""
+        """Take up the numbers of both ends, and hear what there is."""
         try:
             async with asyncio.timeout(self._grace):
                 batch = await self._ref.ask(Exchange(self._token, again=True))
         except _BROKEN as error:
             raise NodeStartError(f"the worker at {self._address} does not answer: {type(error).__name__}") from error
         self._first = self._next = batch.received + 1
-        self._withheld = batch.first - 1
         self._seen = batch.first + len(batch.events) - 1
         for event in batch.events:
             self._on_event(event)
-
-    def acknowledge(self) -> None:
-        """Let the node forget what it had not told the client before us, which it keeps until now."""
-        self._withheld = None
 
     def send(self, command: Command) -> None:
         """Send a command. Those sent before the loop comes round, or before `flush`, go as one message."""
@@ -173,8 +168,7 @@ class Channel:
             self._ref.tell(Commands(self._token, first, tuple(batch)))
 
     def _ask(self, commands: tuple[Command, ...], first: int = 0, *, again: bool = False) -> None:
-        seen = self._seen if self._withheld is None else self._withheld
-        exchange = Exchange(self._token, seen, again, first or self._next, commands)
+        exchange = Exchange(self._token, self._seen, again, first or self._next, commands)
         self._unanswered += 1
         # Eager, so that it is sent now: commands told after it must not overtake it.
         task = asyncio.Task(self._exchange(exchange), loop=asyncio.get_running_loop(), eager_start=True)

@@ -50,8 +50,8 @@ class WorkerProcess(Protocol):
     async def reach(self, address: str) -> str:
         """Where to connect here, as `host:port`, to reach another address of its machine."""
 
-    async def stop(self) -> None:
-        """End it, whatever it does. Twice does no harm."""
+    async def stop(self) -> bool:
+        """End it, whatever it does; False where it could not be reached. Twice does no harm."""
 
     async def leave(self) -> None:
         """Let go of it. One that can outlive this process runs on."""

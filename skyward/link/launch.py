@@ -102,13 +102,14 @@ class LocalWorker:
         """The address itself: it is of this machine."""
         return address
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         """End it and every process of its session. Twice does no harm."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
+        return True
 
     async def leave(self) -> None:
         """End it: it cannot be without us."""

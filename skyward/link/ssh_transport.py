@@ -31,15 +31,15 @@ CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 """Preferred over others: with them a tunnel carries about twice as much as with ChaCha20."""
 
 
-_ending: set[asyncio.Task[None]] = set()
+_ending: set[asyncio.Task[Any]] = set()
 
 
-async def to_the_end(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Await what must happen whole: it goes on where the caller is cancelled."""
+async def to_the_end[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of what must happen whole: it goes on where the caller is cancelled."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _ending.add(task)
     task.add_done_callback(_ending.discard)
-    await asyncio.shield(task)
+    return await asyncio.shield(task)
 
 
 class LinkError(ConnectionError):

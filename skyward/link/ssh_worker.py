@@ -11,6 +11,7 @@ import logging
 import secrets
 import shlex
 import signal
+import time
 from collections.abc import Callable, Mapping
 from typing import Self
 
@@ -33,10 +34,13 @@ from skyward.link.ssh_disk import full_disk
 from skyward.link.ssh_transport import LinkError, to_the_end
 from skyward.provider import RemoteAccess, SSHAccess
 
-__all__ = ["SSHWorker", "end_workers"]
+__all__ = ["SSHWorker", "end_stray", "end_workers"]
 
 LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker waits for its client, at least, beyond those that the client waits for the machine."""
+
+_FINISHES_WITHIN = 600.0
+"""Seconds that a worker has for its tasks when its lease is over, and no more (`worker.lease`)."""
 
 _STOP_WITHIN = 5.0
 _WATCH_AGAIN = 0.2
@@ -221,9 +225,9 @@ class SSHWorker:
         """Where to connect here, as `host:port`, to reach another address of its machine, which may be its own."""
         return await self._link.tunnel(*_split(address), _interpreter(self.hello.pid))
 
-    async def stop(self) -> None:
-        """End it and every process of its session. Twice does no harm."""
-        await to_the_end(_stop(self._access, self._link, self._node))
+    async def stop(self) -> bool:
+        """End it and every process of its session; False where it could not be reached. Twice does no harm."""
+        return await to_the_end(_stop(self._access, self._link, self._node))
 
     async def leave(self) -> None:
         """Let go of it; it runs on."""
@@ -246,15 +250,37 @@ async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
         await to_the_end(link.close())
 
 
-async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> None:
-    """End what runs in a node's directory, and the link."""
+async def end_stray(access: RemoteAccess, node: str, lease: float) -> None:
+    """End a worker that was out of reach when it was to end, as soon as it is not; nothing, once it has ended itself.
+
+    Args:
+        node: as `SSHWorker` has it.
+        lease: seconds of the pool's.
+    """
+    until = time.monotonic() + _lease(access, lease) + _FINISHES_WITHIN
+    with contextlib.suppress(NodeStartError):
+        while (within := until - time.monotonic()) > 0:
+            if await to_the_end(_stop(access, await SSHLink.open(access, within), node)):
+                _logger.info("the worker on %s, which had been replaced, was ended", access.target)
+                return
+
+
+async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> bool:
+    """End what runs in a node's directory, and the link; whether that was possible."""
+    ended = False
     try:
         if not link.lost.done():
             async with asyncio.timeout(_STOP_WITHIN):
                 await link.run("sh", (_WORKER + _STOP.format(node=node)).encode())
+                ended = True
     except (LinkError, TimeoutError) as error:
-        _logger.info("the worker on %s is left to its lease: %s", access.target, error)
+        _logger.info("the worker on %s is out of reach: %s", access.target, error)
     await link.close()
+    return ended
+
+
+def _lease(access: RemoteAccess, wanted: float) -> float:
+    return max(wanted, access.grace + LEASE_BEYOND_GRACE)
 
 
 async def _prepare(
@@ -271,7 +297,7 @@ async def _prepare(
 
 async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
     """Where it listens, once it does."""
-    lease = max(float(environment.get("SKYWARD_LEASE", 0)), access.grace + LEASE_BEYOND_GRACE)
+    lease = _lease(access, float(environment.get("SKYWARD_LEASE", 0)))
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
     script = _BORN + _START.format(
         node=node,

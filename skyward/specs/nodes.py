@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skyward.errors import SpecError
-from skyward.values import Value, choice, whole
+from skyward.values import Value, choice, number, whole
 
 __all__ = ["Executor", "Nodes", "NodesLike", "Worker"]
 
@@ -114,17 +114,21 @@ class Worker(Value):
     Attributes:
         concurrency: tasks that a node runs at a time.
         executor: "thread" for threads of one process, "process" for a process per task slot; "auto" is "thread".
+        backlog_gb: GiB of what tasks print that a node keeps on its disk while nobody listens, and half of what is free
+            there at most. Of what is printed beyond, the last is kept.
 
     Raises:
-        SpecError: `concurrency` is less than 1, or `executor` is none of these.
+        SpecError: `concurrency` is less than 1, `executor` is none of these, or `backlog_gb` is less than 0.
     """
 
     concurrency: int = 1
     executor: Executor = "auto"
+    backlog_gb: float = 1.0
 
     def __post_init__(self) -> None:
         whole(self.concurrency, "Worker concurrency", least=1)
         choice(self.executor, "Worker executor", Executor)
+        number(self.backlog_gb, "Worker backlog_gb", zero=True)
 
     @property
     def resolved_executor(self) -> Literal["thread", "process"]:

@@ -320,6 +320,7 @@ _FIELDS: Mapping[type[Any], Mapping[str, Callable[[object, str], Any]]] = {
         "python": optional(named),
         "answer_within": optional(amount),
         "retry_every": optional(amount),
+        "lent": boolean,
     },
     Instance: {
         "id": named,

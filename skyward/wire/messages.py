@@ -45,7 +45,6 @@ __all__ = [
     "Payload",
     "Peered",
     "Peering",
-    "Report",
     "Reported",
     "Shutdown",
     "Started",
@@ -208,18 +207,11 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Say what there is, to a client that did not send it: `Reported` is the answer."""
-
-
-@dataclass(frozen=True, slots=True)
 class Shutdown:
     """End the worker process, after a `Farewell`. What runs is interrupted."""
 
 
-type Command = (
-    Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown
-)
+type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,18 +310,18 @@ class Known:
     Attributes:
         name: of its function.
         stream: whether its elements are sent one by one.
-        fed: whether the client feeds it.
+        fed: the inputs that the client still feeds.
     """
 
     task: int
     name: str
     stream: bool
-    fed: bool
+    fed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a node has. `last`: the highest number of a task that it ever had."""
+    """What a node has, told first to a client that did not send it. `last`: the highest number of a task so far."""
 
     tasks: tuple[Known, ...]
     blobs: tuple[Blob, ...]
@@ -365,7 +357,7 @@ class Commands:
     token: bytes
     first: int
     items: tuple[
-        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown,
+        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown,
         ...,
     ]
 
@@ -387,7 +379,8 @@ class Exchange(Askable[Batch]):
         token: what proves that the sender belongs to the pool.
         acknowledged: number of the last event that has arrived; those up to it can be forgotten.
         again: whether events after that may have been lost, so that they must be sent again.
-        first, items: as in `Commands`.
+        first, items: as in `Commands`. `first` is 0 where the client is new, and knows no numbers yet: it is answered
+            with `Reported`.
     """
 
     token: bytes = b""
@@ -395,6 +388,6 @@ class Exchange(Askable[Batch]):
     again: bool = False
     first: int = 0
     items: tuple[
-        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown,
+        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown,
         ...,
     ] = ()

@@ -5,9 +5,10 @@ JSON. It ends when told to, or when whoever started it is gone. That is so when 
 lease, when no message of the pool has come for so long, and what was running then is finished.
 
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
-SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its
-seconds; SKYWARD_SCRATCH, a directory to remove when whoever started it is gone and cannot; and
-SKYWARD_TOKEN, which is forgotten as soon as it is read, so that no task inherits it.
+SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its seconds;
+SKYWARD_BACKLOG, bytes of what tasks print that may wait on the disk while nobody listens; SKYWARD_SCRATCH, a directory
+to remove when whoever started it is gone and cannot; and SKYWARD_TOKEN, which is forgotten as soon as it is read, so
+that no task inherits it.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from skyward.wire.loop import new_event_loop
 from skyward.wire.mailbox import receive_with
 from skyward.wire.messages import Commands, Exchange
 from skyward.worker.agent import Agent
+from skyward.worker.backlog import Backlog
 from skyward.worker.bulk import BulkServer
 from skyward.worker.context import current_task_number
 from skyward.worker.ending import run_exit_functions
@@ -54,6 +56,7 @@ class Settings:
     lease: float | None
     metrics: float
     scope: Literal["machine", "processes"]
+    backlog: int
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -70,6 +73,7 @@ class Settings:
             lease=float(env["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in env else None,
             metrics=float(env.get("SKYWARD_METRICS", "0")),
             scope="processes" if env.get("SKYWARD_METRICS_SCOPE") == "processes" else "machine",
+            backlog=int(env.get("SKYWARD_BACKLOG", "0")),
         )
 
 
@@ -147,7 +151,8 @@ def main() -> None:
         os.setsid()  # whoever started it leaves it behind
     announce = os.dup(1)
     loop = new_event_loop()
-    agent = Agent(loop, settings.token, settings.node, settings.slots, processes=settings.processes)
+    backlog = Backlog(settings.backlog, settings.scratch)
+    agent = Agent(loop, settings.token, settings.node, settings.slots, backlog, processes=settings.processes)
     set_here(agent.cluster, current_task_number)
     replace_streams(agent.emit_output, agent.alone)
     agent.drain = capture_descriptors(agent.emit_output, agent.alone)

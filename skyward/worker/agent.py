@@ -6,7 +6,6 @@ It lives on the engine's loop, on a thread of its own, so that the main thread i
 import asyncio
 import contextlib
 import hmac
-import itertools
 import os
 import threading
 import time
@@ -31,13 +30,11 @@ from skyward.wire.messages import (
     Fetch,
     Finished,
     Join,
-    Known,
     Leave,
     Metrics,
     Need,
     Output,
     Peering,
-    Report,
     Reported,
     Shutdown,
     Started,
@@ -45,6 +42,7 @@ from skyward.wire.messages import (
     Topology,
 )
 from skyward.worker.arrivals import Arrivals
+from skyward.worker.backlog import Backlog
 from skyward.worker.blobs import BlobStore
 from skyward.worker.cluster import Membership
 from skyward.worker.execute import Functions, input_streams
@@ -53,6 +51,7 @@ from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
 from skyward.worker.outbox import Outbox
 from skyward.worker.peers import Peers
+from skyward.worker.recent import Recent
 from skyward.worker.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
@@ -74,14 +73,14 @@ BURST = 32
 SETTLE = 1.0
 """Seconds that a task's end waits at most until nobody counts it among those who wait for a collection."""
 
-REMEMBERED = 8192
-"""Tasks that a new client can be told of at least, those that came last."""
-
 ENDING = 1.5
 """Seconds that tasks, and what they have registered for the end of their process, have when the worker ends."""
 
 HEARD = 1.0
 """Seconds that a worker which ends waits for the client to have heard it."""
+
+UNHEARD = 10.0
+"""Seconds without a question after which nobody listens. A client asks anew every five, however slow its link is."""
 
 GLANCE = 0.25
 """Seconds between looks at what the processes of slots say while they have no task."""
@@ -98,6 +97,7 @@ class Agent:
         token: what proves that a message comes from the pool.
         node: rank of the node.
         slots: how many tasks run at once.
+        backlog: takes what they say while nobody listens.
         processes: whether each slot is a process of its own.
 
     Attributes:
@@ -105,7 +105,14 @@ class Agent:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, token: bytes, node: int, slots: int, *, processes: bool
+        self,
+        loop: asyncio.AbstractEventLoop,
+        token: bytes,
+        node: int,
+        slots: int,
+        backlog: Backlog,
+        *,
+        processes: bool,
     ) -> None:
         self.store = BlobStore()
         self.arrivals = Arrivals(self.store)
@@ -116,9 +123,9 @@ class Agent:
         self._processes = processes
         self._holds = Holds(self.store)
         self._codes: dict[bytes, Code] = {}
-        self._recent: dict[int, tuple[bytes, bool, bool]] = {}
+        self._recent = Recent()
         self._functions = Functions(lambda blob: self.store.map(blob.key))
-        self._outbox = Outbox(self._wake)
+        self._outbox = Outbox(self._wake, self._listened_to, backlog)
         self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
         self._peers = Peers(self.arrivals, lambda event: self._outbox.put(event, urgent=True, wait=False))
         self.drain: Callable[[], None] = lambda: None
@@ -188,7 +195,10 @@ class Agent:
         self._start_slot()
 
     def _end_process(self) -> None:
-        """Exit once the client has what there is to say, or soon if it does not listen."""
+        """Exit once the client has what there is to say; where none listens, what it has not heard is worth more."""
+        if not self._listened_to():
+            self._replace_slot()
+            return
 
         def leave() -> None:
             self.drain()
@@ -274,6 +284,7 @@ class Agent:
                 self._executor.relay(command)
             case Feed():
                 self._holds.fed(command)
+                self._recent.fed(command)
                 self._executor.relay(command)
             case Drop(keys):
                 self.store.drop(keys)
@@ -285,17 +296,12 @@ class Agent:
                 self.cluster.obey(command)
             case Peering() | Fetch():
                 self._peers.obey(command)
-            case Report():
-                self._report()
             case Shutdown():
                 self._shutdown(listened_to=True)
 
     def _submit(self, submit: Submit) -> None:
-        self._recent[submit.task] = (submit.code, submit.stream, submit.inputs > 0)
-        if len(self._recent) > 2 * REMEMBERED:
-            for task in tuple(itertools.islice(self._recent, REMEMBERED)):
-                del self._recent[task]
         job = Job(submit, self._codes[submit.code])
+        self._recent.submitted(submit, job.code)
         self._holds.submitted(submit.task, (job.code.payload, submit.call))
         job.inputs = input_streams(job, self, lambda blob: self.store.map(blob.key))
         self._executor.submit(job)
@@ -303,16 +309,10 @@ class Agent:
             self._ticking = True
             self._loop.call_later(TICK, self._tick)
 
-    def _report(self) -> None:
-        wanted = {*self._executor.tasks, *self._outbox.ended}
-        known = tuple(
-            Known(task, self._codes[code].name, stream, fed)
-            for task, (code, stream, fed) in self._recent.items()
-            if task in wanted
-        )
+    def _report(self) -> Reported:
+        known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
-        event = Reported(known, blobs, max(self._recent, default=0))
-        self._outbox.put(event, urgent=True, wait=False)
+        return Reported(known, blobs, self._recent.last)
 
     def _tick(self) -> None:
         self._executor.tick()
@@ -322,14 +322,24 @@ class Agent:
             self._loop.call_later(TICK, self._tick)
 
     def _park(self, exchange: Exchange) -> None:
-        """Keep the client's wish for an answer until there are events. It has two of them here at most."""
+        """Keep the client's wish for an answer until there are events. It has two of them here at most.
+
+        One that knows no numbers is new, and hears first what there is: ahead of all events, and not numbered as one.
+        """
         self._outbox.acknowledge(exchange.acknowledged)
         if exchange.again:
             self._outbox.rewind()
             self._waiting.clear()
+        if not exchange.first:
+            exchange.reply_to.tell(Batch(self._outbox.first - 1, (self._report(),), self._received))
+            return
         self._waiting.append(exchange.reply_to)
         if len(self._waiting) > 2:
             self._answer()
+
+    def _listened_to(self) -> bool:
+        """Whether a client asks for events, or has done so a moment ago. For any thread."""
+        return bool(self._waiting) or time.monotonic() - self._answered < UNHEARD
 
     def _wake(self, urgent: bool) -> None:
         if urgent and not self._flushing:

@@ -110,6 +110,7 @@ class Membership:
         """Join, or leave. Joining again while it stays does nothing."""
         match command:
             case Join() if self._staying is None:
+                self._leaving.clear()
                 self._staying = self._loop.create_task(self._stay(command))
             case Join() if self._address:  # of a client that does not know
                 self._tell(Clustered(self._address))

@@ -35,7 +35,7 @@ pool = sky.Compute(name={name!r}, provider=sky.Container(host={host!r}, image={i
 run = pool.start(work(5))
 while run.state == "queued":
     time.sleep(0.01)
-print("up", flush=True)
+print("\\nup", flush=True)  # on a line of its own, whatever the tasks have printed
 time.sleep(100)
 """
 

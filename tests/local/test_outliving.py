@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -41,14 +42,83 @@ os.kill(os.getpid(), 9)
 """
 
 
+TAKES = """
+import faulthandler, os, sys, time
+from collections.abc import Iterator
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def total(items: Iterator[int]):
+    return sum(told(items))
+
+@sky.function
+def kept(items: Iterator[int]):
+    taken = []
+    try:
+        taken.extend(told(items))
+    except sky.InputLostError as error:
+        return taken, str(error)
+
+@sky.function
+def whole(items: Iterator[int], go):
+    found = list(told(items))
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return found
+
+def told(items):
+    for item in items:
+        print("took", item, flush=True)
+        yield item
+
+def endless():
+    yield from (1, 2, 3)
+    time.sleep(1000)
+
+worker = sky.Worker(executor="process", concurrency=3)
+pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
+left = [total(endless()) > pool, kept(endless()) > pool, whole((1, 2, 3), sys.argv[1]) > pool]
+while sum(entry.text.count("took 3") for entry in pool.logs()) < 3:
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+TALKS = """
+import faulthandler, os, sys, time
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def talks(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    rest = "x" * 60
+    for number in range(1024):
+        print("\\n".join(f"{number:05}{part:03} {rest}" for part in range(1000)))
+    open(go + ".done", "w").close()
+    return "done all the same"
+
+worker = sky.Worker(executor="process")
+pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
+left = talks(sys.argv[1]) > pool
+while not pool.logs(tail=1):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
 
 
-def client_that_dies(go: Path) -> None:
+def client_that_dies(go: Path, script: str = CLIENT) -> None:
     """Run one that leaves a pool with a task that waits for a file."""
-    done = subprocess.run([sys.executable, "-c", CLIENT, go], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run([sys.executable, "-c", script, go], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -89,6 +159,37 @@ def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
         assert token() @ pool == ["hf_of_nobody"] * 3, "what the image gives tasks is no longer known"
     wait_for(nothing_left, "the end of all that was left")
+
+
+def test_a_task_that_nobody_listens_to_ends_whatever_it_prints(tmp_path: Path) -> None:
+    """64 MiB, four times what a node keeps in memory; the next client has all of it."""
+    client_that_dies(tmp_path / "go", TALKS)
+    (tmp_path / "go").touch()
+    deadline = time.monotonic() + 100
+    while not (tmp_path / "go.done").exists():
+        assert time.monotonic() < deadline, "the task waits for somebody to listen"
+        time.sleep(0.05)
+    assert max(psutil.Process(worker).memory_info().rss for worker in workers()) < 200 * 1024**2
+    with sky.attach("left") as pool:
+        (task,) = pool.recovered
+        assert task.result(60) == "done all the same"
+        numbers = [line[:8] for line in task.output.splitlines() if line != "begun"]
+    assert numbers == [f"{number:05}{part:03}" for number in range(1024) for part in range(1000)]
+
+
+def test_a_task_that_a_dead_client_fed_has_what_had_arrived_and_then_one_error(tmp_path: Path) -> None:
+    client_that_dies(tmp_path / "go", TAKES)
+    with sky.attach("left") as pool:
+        tasks = {task.name: task for task in pool.recovered}
+        lost = "{}() was fed by an iterator of the process that sent it, which is gone: it had what had arrived of "
+        lost += "that, and the rest is lost. Send it again from here."
+        with pytest.raises(sky.InputLostError) as total:
+            tasks["total"].result(30)
+        assert str(total.value) == lost.format("total")
+        assert tasks["total"].state == "failed"
+        assert tasks["kept"].result(30) == ([1, 2, 3], lost.format("kept"))
+        (tmp_path / "go").touch()
+        assert tasks["whole"].result(30) == [1, 2, 3], "what had all it needs was stopped"
 
 
 def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +100,7 @@ def test_a_killed_connection_is_made_again(short: sky.Compute, network: Network)
     assert where() >> short == before
 
 
-def test_an_outage_beyond_the_grace_replaces_the_node_from_a_spare(network: Network) -> None:
+def test_an_outage_beyond_the_grace_replaces_the_node_from_a_spare(network: Network, wait_for: Wait) -> None:
     first, spare = network.add(), network.add()
     name = first.name
 
@@ -116,6 +117,12 @@ def test_an_outage_beyond_the_grace_replaces_the_node_from_a_spare(network: Netw
         running = pool.start(elsewhere())
         first.cut()
         assert running.future.result(60) == spare.name
+        assert (where() >> pool)[0] == spare.name
+        assert first.running("skyward.worker"), "what is to be ended has ended by itself"
+        first.mend()
+        wait_for(lambda: not first.running("skyward.worker"), "the replaced worker to end, long before its lease")
+        nodes = Path(f"/proc/{first.pids()[0]}/root/opt/skyward/nodes")
+        wait_for(lambda: not list(nodes.iterdir()), "its directory to go")
         assert (where() >> pool)[0] == spare.name
 
 

@@ -15,6 +15,7 @@ from skyward.link.channel import Channel
 from skyward.wire.messages import Cancel, Command, Commands, Event, Exchange, Started
 from skyward.worker import agent as agents
 from skyward.worker.agent import Agent
+from skyward.worker.backlog import Backlog
 
 __all__ = ["TOKEN", "FarEnd", "Link", "Near", "run"]
 
@@ -59,7 +60,7 @@ class FarEnd(Agent):
     """The agent of a node without slots, which notes the commands that it would obey."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop, TOKEN, 0, 0, processes=False)
+        super().__init__(loop, TOKEN, 0, 0, Backlog(0, None), processes=False)
         self.obeyed: list[int] = []
 
     def _obey(self, command: Command) -> None:

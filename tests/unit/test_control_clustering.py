@@ -22,6 +22,7 @@ class Member:
     """A node that takes what it is told of the cluster, and does nothing."""
 
     held = frozenset[bytes]()
+    phase = "ready"
 
     def __init__(self, rank: int) -> None:
         self.rank = self.machine = rank
@@ -167,11 +168,56 @@ def test_one_that_is_removed_while_it_joins_is_no_member_when_it_is_in_after_all
         clustering.add(late)
         clustering.start()
         await told_to_join(late)
-        await clustering.leave(late)
+        clustering.remove(late)
         clustering.heard(late, Clustered(late.address))
         newcomer: Any = Member(2)
         clustering.add(newcomer)
         assert (await told_to_join(newcomer)).seeds == (first.address,), "the one that was removed is no way in"
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_one_that_is_to_go_while_it_joins_comes_in_and_hands_over_what_it_was_given_meanwhile() -> None:
+    async def scene() -> None:
+        clustering, _ = cluster_of(1)
+        leaver: Any = Member(1)
+        clustering.add(leaver)
+        clustering.start()
+        await told_to_join(leaver)
+        leaving = asyncio.get_running_loop().create_task(clustering.leave(leaver))
+        await settled()
+        assert not leaving.done(), "it went while the others took it for one of them"
+        assert len(leaver.told) == 1
+        clustering.heard(leaver, Clustered(leaver.address))
+        await settled()
+        assert leaver.told[1:] == [Leave()]
+        assert not leaving.done()
+        clustering.heard(leaver, Clustered("", "it has left"))
+        await leaving
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_one_that_is_to_go_and_does_not_get_in_is_not_invited_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_AGAIN", 0.0)
+
+    async def scene() -> None:
+        clustering, (first,) = cluster_of(1)
+        leaver: Any = Member(1)
+        clustering.add(leaver)
+        clustering.start()
+        await told_to_join(leaver)
+        leaving = asyncio.get_running_loop().create_task(clustering.leave(leaver))
+        await settled()
+        clustering.heard(leaver, Clustered("", "nobody took it in"))
+        await leaving
+        newcomer: Any = Member(2)
+        clustering.add(newcomer)
+        assert (await told_to_join(newcomer)).seeds == (first.address,), "the next waits for one that is gone"
+        await settled()
+        assert len(leaver.told) == 1
         await clustering.close()
 
     asyncio.run(scene())

@@ -78,7 +78,7 @@ def test_what_is_not_allowed(given: dict[str, Any], said: str) -> None:
 
 def test_options_reach_every_machine() -> None:
     found = access("gpu1", username="me", client_keys="~/.ssh/key", known_hosts="known", config="none", grace=5)
-    assert found == SSHAccess("gpu1", None, "me", ("~/.ssh/key",), "known", config="none", grace=5)
+    assert found == SSHAccess("gpu1", None, "me", ("~/.ssh/key",), "known", config="none", grace=5, lent=True)
     assert access("you@gpu1", username="me").user == "you"
 
 

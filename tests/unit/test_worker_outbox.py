@@ -23,12 +23,18 @@ from skyward.wire.messages import (
     Started,
     Yielded,
 )
+from skyward.worker.backlog import Backlog
 from skyward.worker.outbox import _STREAMS, LIMIT, Outbox
 
 pytestmark = pytest.mark.unit
 
 LARGE = "x" * (BATCH_BYTES // 3)
 END = Payload(b"")
+
+
+def quiet() -> Outbox:
+    """An outbox that somebody listens to, and that wakes nobody."""
+    return Outbox(lambda urgent: None, lambda: True, Backlog(0, None))
 
 
 def pieces(events: Iterable[Event]) -> list[object]:
@@ -54,7 +60,7 @@ class Client(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox = Outbox(lambda urgent: None)
+        self.outbox = quiet()
         self.put: list[Event] = []
         self.heard: list[Event] = []
         self.sent = 0
@@ -133,7 +139,7 @@ TestClient.settings = settings(max_examples=100, stateful_step_count=30, deadlin
 
 @pytest.fixture
 def outbox() -> Outbox:
-    return Outbox(lambda urgent: None)
+    return quiet()
 
 
 def put(outbox: Outbox, *events: Event) -> None:
@@ -176,7 +182,7 @@ def test_a_message_is_no_larger_than_a_batch_unless_one_event_is(outbox: Outbox)
 
 def test_the_putting_thread_wakes_whoever_sends() -> None:
     woken: list[bool] = []
-    outbox = Outbox(woken.append)
+    outbox = Outbox(woken.append, lambda: True, Backlog(0, None))
     outbox.put(Started(1), urgent=True, wait=False)
     outbox.put(Started(2), urgent=False, wait=False)
     assert woken == [True, False]
