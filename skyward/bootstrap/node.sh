@@ -140,16 +140,9 @@ phase_env() {
   mv -f "$state/environment.new" "$state/environment"
 }
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif sudo -n true 2>/dev/null; then
-    sudo -n "$@"
-  else
-    echo 'installing packages of the system needs root, or sudo without a password'
-    exit 1
-  fi
-}
+may_be_root() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
 # Like the program, but waits while another holds the lock of the package system: machines often update as they boot.
 apt_get() {
@@ -176,6 +169,10 @@ install_packages() {
     return 1
   }
   if installed "$@"; then return 0; fi
+  may_be_root || {
+    echo "installing $* needs root, or sudo without a password"
+    return 1
+  }
   as_root dpkg --configure -a || : # what was cut while it installed
   apt_get update || echo 'going on with the lists of packages that are there'
   apt_get install -y --no-install-recommends "$@"
@@ -183,7 +180,8 @@ install_packages() {
 
 phase_apt() {
   set -f
-  if [ -n "$git" ] && ! command -v git >/dev/null 2>&1; then apt="$apt git"; fi
+  # git itself only recommends what it checks a server's certificate against.
+  if [ -n "$git" ] && ! command -v git >/dev/null 2>&1; then apt="$apt git ca-certificates"; fi
   # shellcheck disable=SC2086  # a list of names
   [ -z "$apt" ] || install_packages $apt
 }
@@ -263,11 +261,14 @@ find_python() {
 phase_uv() {
   find_uv || fetch_uv
   find_python && return 0
-  UV_PYTHON_INSTALL_DIR=$root/python "$uv" python install --no-bin "$python" || {
-    echo "Python $python is not on this machine, and uv could not fetch it: install it there, or ask for another with Image(python=...)"
+  {
+    UV_PYTHON_INSTALL_DIR=$root/python "$uv" python install --no-bin "$python" && find_python
+  } || {
+    install_packages "python$minor" && find_python
+  } || {
+    echo "Python $python is not on this machine, and neither uv nor apt could fetch it: install it there, or ask for another with Image(python=...)"
     exit 1
   }
-  find_python
 }
 
 # Into the environment. uv has no variable for the --no-index of pip.

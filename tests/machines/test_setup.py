@@ -1,10 +1,7 @@
 """Machines that have nothing yet: an image becomes the environment that the worker runs in."""
 
-import functools
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,24 +11,11 @@ import skyward as sky
 from tests.local.bootstrapping import make_wheel, repack
 from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network
+from tests.machines.serving import served
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
 UV = Path(__file__).parents[2] / ".venv/bin/uv"
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files, and says nothing of it."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Not a word."""
-
-
-class Server(ThreadingHTTPServer):
-    """Lets uv hang up when it has seen enough of a file."""
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Not a word."""
 
 
 @pytest.fixture
@@ -40,17 +24,12 @@ def wheels(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder = tmp_path / "wheels"
     for name in ("blake3", "casty", "cloudpickle", "uvloop"):
         repack(folder, name)
-    handler = functools.partial(Quiet, directory=str(folder))
-    with Server((network.address, 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with served(network, folder) as address:
         for name in ("PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("PIP_FIND_LINKS", f"http://{network.address}:{server.server_port}/")
+        monkeypatch.setenv("PIP_FIND_LINKS", address)
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         yield folder
-        server.shutdown()
-        thread.join()
 
 
 def bare(network: Network) -> Machine:
