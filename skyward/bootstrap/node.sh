@@ -57,6 +57,23 @@ lock() {
   within "$timeout" flock 9
 }
 
+# A bootstrap is at work: nothing is taken away that it counts on. Descriptor 8 says so. Where files cannot be locked,
+# nothing is ever taken away.
+enter() {
+  command -v flock >/dev/null 2>&1 || return 0
+  exec 8<>"$root/lock"
+  within "$timeout" flock -s 8 || :
+}
+
+# Once a day, when everybody is served, what nobody has used for long is removed, by a process that nobody waits for.
+leave() {
+  command -v flock >/dev/null 2>&1 || return 0
+  exec 8>&-
+  [ -e "$root/pruned" ] || : >"$root/pruned"
+  [ -z "$(find "$root/pruned" -mtime -1)" ] || return 0
+  nice sh "$0" prune >"$root/logs/prune" 2>&1 </dev/null 9>&- &
+}
+
 skipped() {
   for name in "$@"; do printf '{"type":"phase","event":"skipped","phase":"%s"}\n' "$name"; done
 }
@@ -72,7 +89,7 @@ phase() {
   [ "$limit" -ge 1 ] || limit=1
   printf '{"type":"phase","event":"started","phase":"%s","deadline":%d}\n' "$name" "$limit"
   case $name in
-    env | apt | plugins) run_phase 9>&- || status=$? ;; # these may start what stays, and must not keep the lock
+    env | apt | plugins) run_phase 8>&- 9>&- || status=$? ;; # these may start what stays, and must not keep the locks
     *) run_phase || status=$? ;;
   esac
   now
@@ -92,7 +109,9 @@ phase() {
 bootstrap() {
   now
   begun=$clock
-  mkdir -p "$root/blobs" "$root/trees" "$root/envs" "$state" "$logs"
+  mkdir -p "$root/blobs" "$root/trees" "$root/envs" "$root/used"
+  enter
+  mkdir -p "$state" "$logs"
   lacking=$(missing)
   if [ -n "$lacking" ]; then
     printf '%s\n' "$lacking"
@@ -112,7 +131,9 @@ bootstrap() {
   if [ -n "$plugins" ]; then phase plugins "$limit_plugins"; else skipped plugins; fi
   if ready; then skipped worker; else phase worker "$limit_worker"; fi
   ready
+  touch "$root/used/$image_hash" ${tree:+"$root/used/$tree"}
   printf '{"type":"ready","directory":"%s","facts":%s}\n' "$root" "$facts"
+  leave
 }
 
 # compute NAME COMMAND: a variable whose value is what a command prints.
@@ -294,6 +315,7 @@ phase_skyward() {
   if [ -f "$state/skyward" ]; then return 0; fi
   find_uv
   if [ -n "$wheel" ]; then
+    touch "$root/blobs/$wheel"
     cp "$root/blobs/$wheel" "$state/$wheel_name"
     install --no-deps --offline --reinstall "$state/$wheel_name" || {
       rm -f "$root/blobs/$wheel" # cut or spoilt: it is sent again
@@ -329,6 +351,15 @@ phase_worker() {
   set -f
   # shellcheck disable=SC2086  # a list of names
   (umask 077 && exec "$env/bin/python" -P -m skyward.bootstrap.facts "$state/ready" "$image_hash" $names)
+}
+
+# What uv keeps of the packages of an environment that is gone would take as much room as the environment did.
+phase_prune() {
+  status=0
+  "$env/bin/python" -P -m skyward.bootstrap.prune "$root" || status=$?
+  if [ "$status" = 76 ] && [ "$UV_CACHE_DIR" = "$root/cache" ] && find_uv; then
+    flock -n "$root/lock" "$uv" cache prune --quiet --ci
+  fi
 }
 
 # Where packages come from is for the machine, or for the client, to say. What pip is told counts for uv too.

@@ -1,5 +1,7 @@
 """Machines that have nothing yet: an image becomes the environment that the worker runs in."""
 
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -109,3 +111,37 @@ def test_another_version_of_what_a_payload_uses_is_told_once(
         f"root@{machine.address} has matplotlib 1.5 and this process {here}; "
         f'`Image(pip=["matplotlib=={here}"])` or `--pip matplotlib=={here}` makes them the same.'
     ]
+
+
+def age(path: Path, days: float) -> None:
+    """Have a file be touched so many days ago."""
+    path.touch()
+    os.utime(path, (time.time() - days * 86400,) * 2)
+
+
+def test_environments_that_nobody_used_for_long_go(network: Network, wheels: Path, wait_for: Wait) -> None:
+    """But never one that a worker runs in, however long ago it was started; nor the newest few."""
+    machine = bare(network)
+    provider = replace(hosts(network), python=None)
+    with sky.Compute(provider=provider, nodes=1) as long_lived:
+        where = executable() >> long_lived
+        root = machine.disk / "opt/skyward"
+        (own,) = (path.name for path in (root / "envs").iterdir())
+        for days in (31, 32, 33, 34, 35):
+            for kind in ("envs", "state", "logs"):
+                (root / kind / f"old{days}").mkdir()
+            age(root / "used" / f"old{days}", days)
+        assert [*(root / "cache/archive-v0").glob("*")]
+        age(root / "used" / own, 50)
+        age(root / "pruned", 2)
+        by_another_name = replace(provider, hosts=[f"{machine.address}:22"])  # a pool has a host for itself
+        with sky.Compute(provider=by_another_name, nodes=1, image=sky.Image(env={"A": "b"})) as newer:
+            other = Path(executable() >> newer).parents[1].name
+            wait_for(lambda: time.time() - (root / "pruned").stat().st_mtime < 86400, "old environments to be removed")
+            wait_for(lambda: not [*(root / "trash").iterdir()], "their files to be removed")
+            wait_for(lambda: not [*(root / "cache/archive-v0").glob("*")], "what uv keeps of packages to be removed")
+            assert (root / "logs/prune").read_text() == ""
+        assert {path.name for path in (root / "envs").iterdir()} == {own, other, "old31", "old32", "old33"}
+        assert {path.name for path in (root / "state").iterdir()} == {own, other, "old31", "old32", "old33"}
+        assert time.time() - (root / "used" / own).stat().st_mtime < 86400
+        assert executable() >> long_lived == where
