@@ -57,6 +57,23 @@ lock() {
   within "$timeout" flock 9
 }
 
+# A bootstrap is at work: nothing is taken away that it counts on. Descriptor 8 says so. Where files cannot be locked,
+# nothing is ever taken away.
+enter() {
+  command -v flock >/dev/null 2>&1 || return 0
+  exec 8<>"$root/lock"
+  within "$timeout" flock -s 8 || :
+}
+
+# Once a day, when everybody is served, what nobody has used for long is removed, by a process that nobody waits for.
+leave() {
+  command -v flock >/dev/null 2>&1 || return 0
+  exec 8>&-
+  [ -e "$root/pruned" ] || : >"$root/pruned"
+  [ -z "$(find "$root/pruned" -mtime -1)" ] || return 0
+  nice sh "$0" prune >"$root/logs/prune" 2>&1 </dev/null 9>&- &
+}
+
 skipped() {
   for name in "$@"; do printf '{"type":"phase","event":"skipped","phase":"%s"}\n' "$name"; done
 }
@@ -72,7 +89,7 @@ phase() {
   [ "$limit" -ge 1 ] || limit=1
   printf '{"type":"phase","event":"started","phase":"%s","deadline":%d}\n' "$name" "$limit"
   case $name in
-    env | apt | plugins) run_phase 9>&- || status=$? ;; # these may start what stays, and must not keep the lock
+    env | apt | plugins) run_phase 8>&- 9>&- || status=$? ;; # these may start what stays, and must not keep the locks
     *) run_phase || status=$? ;;
   esac
   now
@@ -92,7 +109,9 @@ phase() {
 bootstrap() {
   now
   begun=$clock
-  mkdir -p "$root/blobs" "$root/trees" "$root/envs" "$state" "$logs"
+  mkdir -p "$root/blobs" "$root/trees" "$root/envs" "$root/used"
+  enter
+  mkdir -p "$state" "$logs"
   lacking=$(missing)
   if [ -n "$lacking" ]; then
     printf '%s\n' "$lacking"
@@ -112,7 +131,9 @@ bootstrap() {
   if [ -n "$plugins" ]; then phase plugins "$limit_plugins"; else skipped plugins; fi
   if ready; then skipped worker; else phase worker "$limit_worker"; fi
   ready
+  touch "$root/used/$image_hash" ${tree:+"$root/used/$tree"}
   printf '{"type":"ready","directory":"%s","facts":%s}\n' "$root" "$facts"
+  leave
 }
 
 # compute NAME COMMAND: a variable whose value is what a command prints.
@@ -140,16 +161,9 @@ phase_env() {
   mv -f "$state/environment.new" "$state/environment"
 }
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif sudo -n true 2>/dev/null; then
-    sudo -n "$@"
-  else
-    echo 'installing packages of the system needs root, or sudo without a password'
-    exit 1
-  fi
-}
+may_be_root() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
 # Like the program, but waits while another holds the lock of the package system: machines often update as they boot.
 apt_get() {
@@ -176,6 +190,10 @@ install_packages() {
     return 1
   }
   if installed "$@"; then return 0; fi
+  may_be_root || {
+    echo "installing $* needs root, or sudo without a password"
+    return 1
+  }
   as_root dpkg --configure -a || : # what was cut while it installed
   apt_get update || echo 'going on with the lists of packages that are there'
   apt_get install -y --no-install-recommends "$@"
@@ -183,7 +201,8 @@ install_packages() {
 
 phase_apt() {
   set -f
-  if [ -n "$git" ] && ! command -v git >/dev/null 2>&1; then apt="$apt git"; fi
+  # git itself only recommends what it checks a server's certificate against.
+  if [ -n "$git" ] && ! command -v git >/dev/null 2>&1; then apt="$apt git ca-certificates"; fi
   # shellcheck disable=SC2086  # a list of names
   [ -z "$apt" ] || install_packages $apt
 }
@@ -263,11 +282,14 @@ find_python() {
 phase_uv() {
   find_uv || fetch_uv
   find_python && return 0
-  UV_PYTHON_INSTALL_DIR=$root/python "$uv" python install --no-bin "$python" || {
-    echo "Python $python is not on this machine, and uv could not fetch it: install it there, or ask for another with Image(python=...)"
+  {
+    UV_PYTHON_INSTALL_DIR=$root/python "$uv" python install --no-bin "$python" && find_python
+  } || {
+    install_packages "python$minor" && find_python
+  } || {
+    echo "Python $python is not on this machine, and neither uv nor apt could fetch it: install it there, or ask for another with Image(python=...)"
     exit 1
   }
-  find_python
 }
 
 # Into the environment. uv has no variable for the --no-index of pip.
@@ -293,6 +315,7 @@ phase_skyward() {
   if [ -f "$state/skyward" ]; then return 0; fi
   find_uv
   if [ -n "$wheel" ]; then
+    touch "$root/blobs/$wheel"
     cp "$root/blobs/$wheel" "$state/$wheel_name"
     install --no-deps --offline --reinstall "$state/$wheel_name" || {
       rm -f "$root/blobs/$wheel" # cut or spoilt: it is sent again
@@ -328,6 +351,15 @@ phase_worker() {
   set -f
   # shellcheck disable=SC2086  # a list of names
   (umask 077 && exec "$env/bin/python" -P -m skyward.bootstrap.facts "$state/ready" "$image_hash" $names)
+}
+
+# What uv keeps of the packages of an environment that is gone would take as much room as the environment did.
+phase_prune() {
+  status=0
+  "$env/bin/python" -P -m skyward.bootstrap.prune "$root" || status=$?
+  if [ "$status" = 76 ] && [ "$UV_CACHE_DIR" = "$root/cache" ] && find_uv; then
+    flock -n "$root/lock" "$uv" cache prune --quiet --ci
+  fi
 }
 
 # Where packages come from is for the machine, or for the client, to say. What pip is told counts for uv too.

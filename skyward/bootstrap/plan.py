@@ -37,7 +37,7 @@ _OF_THIS_MACHINE = re.compile(
 )
 """Names of uv's settings that are about this machine and its projects."""
 
-_OF_ANY_MACHINE = frozenset({"UV_PYTHON_INSTALL_MIRROR", "UV_PYTHON_DOWNLOADS"})
+_OF_ANY_MACHINE = frozenset({"UV_PYTHON_INSTALL_MIRROR", "UV_PYTHON_DOWNLOADS", "UV_PYTHON_DOWNLOADS_JSON_URL"})
 
 
 @dataclass(frozen=True, slots=True)

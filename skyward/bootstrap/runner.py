@@ -74,12 +74,15 @@ async def bootstrap(executor: Executor, plan: Plan, report: Callable[[PhaseEvent
 def worker_environment(plan: Plan, ready: Ready) -> dict[str, str]:
     """The variables that a worker is to be started with, by `ready.facts.executable -m skyward.worker`.
 
-    They are those of the image, and the way to what it includes.
+    They are those of the image, the way to what it includes, and what the worker holds while it lives: see `prune`.
     """
     variables = dict(ready.facts.variables)
+    used = [plan.image_hash]
     if plan.includes.files:
         paths = (f"{ready.directory}/trees/{plan.includes.digest}", variables.get("PYTHONPATH"))
         variables["PYTHONPATH"] = ":".join(filter(None, paths))
+        used.append(plan.includes.digest)
+    variables["SKYWARD_USES"] = "\n".join(f"{ready.directory}/used/{name}" for name in used)
     return variables
 
 

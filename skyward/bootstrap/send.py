@@ -17,12 +17,12 @@ _PACK = 8 * 2**20
 
 _RECEIVE = """umask 077; {root}
 into=$root/run/sent.$$
-mkdir -p "$root/blobs" "$into" && cd "$into" && tar -xzof - &&
+mkdir -p "$root/blobs" "$into" && cd "$into" && tar -xzomf - &&
   find . -type f -exec sh -c 'mv -f "$@" "$0"' "$root/blobs" {{}} +
 status=$?
 cd / && rm -rf "$into"
 exit $status"""
-"""A content is there whole or not at all."""
+"""A content is there whole or not at all, and its time is that of its arrival."""
 
 
 def contents(plan: Plan) -> dict[str, bytes | Path]:

@@ -39,6 +39,7 @@ def build_tree(directory: Path, digest: str, manifest: Iterable[str]) -> None:
 
 def _place(blob: Path, digest: str, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
+    os.utime(blob)  # it is in use
     shutil.copyfile(blob, target)
     with target.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() != digest:

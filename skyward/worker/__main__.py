@@ -7,8 +7,8 @@ lease, when no message of the pool has come for so long, and what was running th
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
 SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its seconds;
 SKYWARD_BACKLOG, bytes of what tasks print that may wait on the disk while nobody listens; SKYWARD_SCRATCH, a directory
-to remove when whoever started it is gone and cannot; and SKYWARD_TOKEN, which is forgotten as soon as it is read, so
-that no task inherits it.
+to remove when whoever started it is gone and cannot; SKYWARD_USES, files to hold, one a line; and SKYWARD_TOKEN, which
+is forgotten as soon as it is read, so that no task inherits it.
 """
 
 import asyncio
@@ -40,6 +40,7 @@ from skyward.worker.hardware import memory_gb, vcpus
 from skyward.worker.lease import Lease
 from skyward.worker.output import capture_descriptors, replace_streams
 from skyward.worker.sampling import start_sampling
+from skyward.worker.uses import hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ def _leave(agent: Agent, scratch: Path | None) -> None:
 def main() -> None:
     """Run the worker to its end."""
     settings = Settings.from_environment()
+    hold(os.environ.pop("SKYWARD_USES", ""))
     os.environ["SKYWARD_NODE"] = str(settings.node)
     os.environ["COMPUTE_POOL"] = (
         ""  # so that setting it later adds none, which a process being started would not survive

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from tests.containers.engine import IMAGE, MOUNTS, Engine, why_not
+from tests.containers.engine import IMAGE, Engine, why_not
 from tests.required import leave_out_for
 
 type Wait = Callable[[Callable[[], object], str], None]
@@ -36,8 +36,8 @@ def engine(shared_engine: Engine) -> Iterator[Engine]:
 
 def containers(engine: Engine, **settings: Any) -> sky.Container:
     """Containers of the engine as a provider: with the environment of these tests, which they show as it is."""
-    given = {"image": IMAGE, "options": MOUNTS, "python": sys.executable, **settings}
-    return sky.Container(host=engine.host, **given)
+    given = {"image": IMAGE, "python": sys.executable, **engine.settings, **settings}
+    return sky.Container(**given)
 
 
 @pytest.fixture(scope="module")

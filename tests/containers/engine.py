@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["IMAGE", "MOUNTS", "Engine", "why_not"]
@@ -27,6 +28,7 @@ __all__ = ["IMAGE", "MOUNTS", "Engine", "why_not"]
 IMAGE = "skyward-test:1"
 ROOT = Path(__file__).parents[2]
 _READY_WITHIN = 60.0
+_OF_DOCKER = {"docker": "docker.io", "dockerd": "docker.io"}
 
 _START = """
 set -e
@@ -46,11 +48,11 @@ def _shown() -> Iterator[str]:
 MOUNTS = tuple(word for path in _shown() for word in ("--volume", f"{path}:{path}:ro"))
 
 
-def why_not() -> str:
-    """Why no engine can be run here; "" where one can."""
+def why_not(needed: Mapping[str, str] = MappingProxyType(_OF_DOCKER)) -> str:
+    """Why an engine of those commands, of those packages, cannot be run here; "" where it can."""
     if os.geteuid() != 0:
         return "a container engine of our own needs root"
-    wanted = {"docker": "docker.io", "dockerd": "docker.io", "ip": "iproute2", "setpriv": "util-linux"}
+    wanted = {**needed, "ip": "iproute2", "setpriv": "util-linux"}
     missing = sorted({package for command, package in wanted.items() if not shutil.which(command)})
     return f"containers need {', '.join(missing)}" if missing else ""
 
@@ -60,6 +62,7 @@ class Engine:
 
     Attributes:
         host: where it is, as `docker --host` takes it.
+        command: how the words of its command begin.
     """
 
     def __init__(self) -> None:
@@ -69,24 +72,37 @@ class Engine:
         with (self._state / "log").open("w") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
-                 "--mount-proc", "sh", "-c", _START.format(state=self._state, name=self._name)],
+                 "--mount-proc", "sh", "-c", self._start()],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip  # one option a line would hide the command
         try:
+            self.command = self._command()
             self._wait()
             self._import()
         except BaseException:
             self.close()
             raise
 
+    def _start(self) -> str:
+        """The script of its first process."""
+        return _START.format(state=self._state, name=self._name)
+
+    def _command(self) -> tuple[str, ...]:
+        return ("docker", "--host", self.host)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What tells `sky.Container` of it, and of containers that are shown this host's files."""
+        return {"host": self.host, "options": MOUNTS}
+
     def _wait(self) -> None:
         deadline = time.monotonic() + _READY_WITHIN
         while True:
             with contextlib.suppress(RuntimeError):
-                self.docker("version")
+                self.call("version")
                 return
             if time.monotonic() > deadline or self._process.poll() is not None:
-                raise RuntimeError(f"dockerd did not come up: {(self._state / 'log').read_text()[-2000:]}")
+                raise RuntimeError(f"the engine did not come up: {(self._state / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
 
     def _import(self) -> None:
@@ -108,41 +124,41 @@ class Engine:
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(content), 0o644
                 archive.addfile(entry, io.BytesIO(content))
-        self.docker("import", "-", IMAGE, given=made.getvalue())
+        self.call("import", "-", IMAGE, given=made.getvalue())
 
-    def docker(self, *words: str, given: bytes = b"") -> str:
+    def call(self, *words: str, given: bytes = b"") -> str:
         """What a command of the engine prints."""
-        command = ["docker", "--host", self.host, *words]
+        command = [*self.command, *words]
         done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
         if done.returncode:
-            raise RuntimeError(f"docker {' '.join(words)}: {done.stderr.decode().strip()}")
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.decode().strip()}")
         return done.stdout.decode()
 
     def containers(self) -> list[str]:
         """The names of its containers, ended ones too."""
-        return self.docker("ps", "--all", "--format", "{{.Names}}").split()
+        return self.call("ps", "--all", "--format", "{{.Names}}").split()
 
     def of(self, pool: str) -> list[str]:
         """The containers that are labelled as those of a pool of that name."""
-        listed = self.docker("ps", "--all", "--format", '{{.Names}} {{.Label "skyward-pool"}}').splitlines()
+        listed = self.call("ps", "--all", "--format", '{{.Names}} {{.Label "skyward-pool"}}').splitlines()
         return [name for name, _, label in (line.partition(" ") for line in listed) if label.startswith(f"{pool}-")]
 
     def networks(self) -> list[str]:
         """The networks that it did not come with."""
-        return self.docker("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").split()
+        return self.call("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").split()
 
     def inspect(self, name: str) -> Mapping[str, Any]:
         """What it knows of a container."""
-        words: Mapping[str, Any] = json.loads(self.docker("container", "inspect", name))[0]
+        words: Mapping[str, Any] = json.loads(self.call("container", "inspect", name))[0]
         return words
 
     def entering(self, name: str) -> list[int]:
-        """The processes of this host that are in a container by `docker exec`."""
+        """The processes of this host that are in a container by the engine's `exec`."""
         found = []
         for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if self.host.encode() in words and b"exec" in words and name.encode() in words:
+                if b"exec" in words and name.encode() in words:
                     found.append(pid)
         return found
 
@@ -150,7 +166,7 @@ class Engine:
         """End it, with all that is in it."""
         with contextlib.suppress(RuntimeError):
             if left := self.containers():
-                self.docker("rm", "--force", *left)
+                self.call("rm", "--force", *left)
         self._process.kill()
         self._process.wait()
         for path in sorted(Path("/sys/fs/cgroup").glob(f"**/{self._name}"), reverse=True):

@@ -31,7 +31,7 @@ def refusal(provider: sky.Container, **fields: object) -> str:
 
 def test_an_offer_is_the_machine_of_the_engine(engine: Engine) -> None:
     offer = asyncio.run(offered(containers(engine, hourly_price=0.5).create_provider()))
-    assert offer.instance_type.vcpus == float(engine.docker("info", "--format", "{{.NCPU}}"))
+    assert offer.instance_type.vcpus == float(engine.call("info", "--format", "{{.NCPU}}"))
     assert offer.instance_type.memory_gb > 0
     assert offer.on_demand_price == 0.5
     assert offer.spot_price is None
@@ -124,12 +124,12 @@ async def _cut(engine: Engine) -> None:
 def test_what_others_have_on_the_engine_is_left_alone(engine: Engine) -> None:
     """A container whose name and labels look like ours, and a network; a network of ours that was left behind goes."""
     long_ago = f"skyward-made={time.time() - 7200:.0f}"
-    engine.docker("network", "create", "skyward-of-another")
-    engine.docker("network", "create", "--label", long_ago, "skyward-left-behind")
-    engine.docker("network", "create", "--label", long_ago, "skyward-in-use")
-    engine.docker("network", "create", "--label", f"skyward-made={time.time():.0f}", "skyward-young")
+    engine.call("network", "create", "skyward-of-another")
+    engine.call("network", "create", "--label", long_ago, "skyward-left-behind")
+    engine.call("network", "create", "--label", long_ago, "skyward-in-use")
+    engine.call("network", "create", "--label", f"skyward-made={time.time():.0f}", "skyward-young")
     foreign = ("--name", "skyward-mine-00000000", "--label", "skyward-pool=not-mine", "--network", "skyward-in-use")
-    engine.docker("run", "--detach", *foreign, *MOUNTS, IMAGE, "sleep", "1000")
+    engine.call("run", "--detach", *foreign, *MOUNTS, IMAGE, "sleep", "1000")
     try:
         with sky.Compute(name="mine", provider=containers(engine), nodes=1):
             pass
@@ -137,8 +137,9 @@ def test_what_others_have_on_the_engine_is_left_alone(engine: Engine) -> None:
         assert {"skyward-of-another", "skyward-in-use", "skyward-young"} <= set(engine.networks())
         assert "skyward-left-behind" not in engine.networks()
     finally:
-        engine.docker("rm", "--force", "skyward-mine-00000000")
-        engine.docker("network", "rm", "skyward-of-another", "skyward-in-use", "skyward-young")
+        engine.call("kill", "skyward-mine-00000000")  # podman's `rm` waits for what heeds no other signal
+        engine.call("rm", "--force", "skyward-mine-00000000")
+        engine.call("network", "rm", "skyward-of-another", "skyward-in-use", "skyward-young")
 
 
 def test_a_network_that_was_taken_away_is_made_again(engine: Engine) -> None:
@@ -149,7 +150,7 @@ def test_a_network_that_was_taken_away_is_made_again(engine: Engine) -> None:
 async def _made_again(engine: Engine) -> None:
     provider = containers(engine).create_provider()
     cluster = await prepared(provider, "idle")
-    engine.docker("network", "rm", "skyward-idle")
+    engine.call("network", "rm", "skyward-idle")
     cluster, (instance,) = await provider.provision(cluster, 1)
     assert instance.address
     await provider.terminate(cluster, [instance.id])

@@ -13,7 +13,7 @@ from skyward.provider import Cluster, InstanceType, Offer
 from skyward.specs import Spec
 from skyward_providers import container
 from tests.containers.conftest import Wait, containers
-from tests.containers.engine import IMAGE, MOUNTS, Engine
+from tests.containers.engine import IMAGE, Engine
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
 
@@ -30,8 +30,8 @@ def work(seconds):
     time.sleep(seconds)
     return "done"
 
-pool = sky.Compute(name={name!r}, provider=sky.Container(host={host!r}, image={image!r}, options={options!r},
-    python={python!r}, grace=1), nodes=1, ttl=0).open()
+pool = sky.Compute(name={name!r}, provider=sky.Container(image={image!r}, python={python!r}, grace=1, **{settings!r}),
+    nodes=1, ttl=0).open()
 run = pool.start(work(5))
 while run.state == "queued":
     time.sleep(0.01)
@@ -42,7 +42,7 @@ time.sleep(100)
 
 def killed_client(engine: Engine, pool: str) -> str:
     """A client in a process of its own, killed while its task runs; the container that it had."""
-    script = CLIENT.format(host=engine.host, image=IMAGE, options=MOUNTS, python=sys.executable, name=pool)
+    script = CLIENT.format(settings=engine.settings, image=IMAGE, python=sys.executable, name=pool)
     env = {**os.environ, "PYTHONPATH": ROOT}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
         assert client.stdout is not None
@@ -57,7 +57,7 @@ def test_a_container_removes_itself_when_its_client_was_killed(engine: Engine, w
     name = killed_client(engine, "orphan")
     wait_for(lambda: not engine.entering(name), "the `docker exec` of the client to end")
     assert name in engine.containers()
-    assert "-m skyward.worker" in engine.docker("top", name, "-eo", "pid,args")
+    assert "-m skyward.worker" in engine.call("top", name, "-eo", "pid,args")
     wait_for(lambda: name not in engine.containers(), "the container to remove itself")
     sky.reap()
     assert not [network for network in engine.networks() if network.startswith("skyward-orphan-")]
@@ -81,7 +81,7 @@ def test_a_container_that_nobody_ever_enters_removes_itself(
     cluster = Cluster("c", "unheard-0", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard-0"})
     asyncio.run(containers(engine).create_provider().provision(cluster, 2))
     wait_for(lambda: not engine.of("unheard"), "the containers to remove themselves")
-    engine.docker("network", "rm", "skyward-unheard-0")
+    engine.call("network", "rm", "skyward-unheard-0")
 
 
 OFFER = Offer("container", InstanceType("here", 1, 1))

@@ -29,7 +29,7 @@ def test_a_killed_container_is_replaced_and_its_task_runs_again(engine: Engine, 
         (first,) = engine.of(pool.name)
         run = pool.start(attempt(2))
         wait_for(lambda: run.state != "queued", "the task to be on its node")
-        engine.docker("kill", first)
+        engine.call("kill", first)
         assert run.future.result(timeout=90)
         wait_for(lambda: first not in engine.of(pool.name), "the container to be given back")
         assert len(engine.of(pool.name)) == 1
@@ -40,7 +40,7 @@ def test_a_frozen_container_is_replaced_after_the_grace(engine: Engine, wait_for
         (first,) = engine.of(pool.name)
         run = pool.start(attempt(1))
         wait_for(lambda: run.state != "queued", "the task to be on its node")
-        engine.docker("pause", first)
+        engine.call("pause", first)
         assert run.future.result(timeout=120)
         wait_for(lambda: first not in engine.of(pool.name), "the container to be given back")
         assert len(engine.of(pool.name)) == 1

@@ -80,7 +80,7 @@ def test_no_secret_is_in_what_the_engine_shows(pool: sky.Compute, shared_engine:
     """Whoever may look at containers sees how they were started, and nothing that would open a worker."""
     for name in shared_engine.of(pool.name):
         assert "TOKEN" not in str(shared_engine.inspect(name)).upper()
-        assert "SKYWARD_TOKEN" not in shared_engine.docker("top", name, "-eo", "pid,args")
+        assert "SKYWARD_TOKEN" not in shared_engine.call("top", name, "-eo", "pid,args")
 
 
 def test_a_closed_pool_leaves_nothing(engine: Engine) -> None:
@@ -112,7 +112,7 @@ def test_pools_beside_each_other(engine: Engine) -> None:
 
 
 def test_a_network_to_join(engine: Engine) -> None:
-    engine.docker("network", "create", "of-somebody")
+    engine.call("network", "create", "of-somebody")
     try:
         with sky.Compute(provider=containers(engine, network="of-somebody"), nodes=1) as pool:
             (name,) = engine.of(pool.name)
@@ -120,7 +120,7 @@ def test_a_network_to_join(engine: Engine) -> None:
             assert hostname() >> pool
         assert "of-somebody" in engine.networks()
     finally:
-        engine.docker("network", "rm", "of-somebody")
+        engine.call("network", "rm", "of-somebody")
 
 
 def test_the_network_of_the_host(engine: Engine) -> None:

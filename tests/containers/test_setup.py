@@ -59,7 +59,7 @@ def environment() -> tuple[str, int, float]:
 
 
 def test_a_volume_keeps_the_environment_for_containers_to_come(engine: Engine, options: list[str]) -> None:
-    engine.docker("volume", "create", "kept")
+    engine.call("volume", "create", "kept")
     options += ["--volume", "kept:/opt/skyward"]
     image = sky.Image(pip=["torchy"], env=FROM_WHEELS)
     try:
@@ -70,7 +70,7 @@ def test_a_volume_keeps_the_environment_for_containers_to_come(engine: Engine, o
             third = environment() >> pool
         assert first == second == third
     finally:
-        engine.docker("volume", "rm", "kept")
+        engine.call("volume", "rm", "kept")
 
 
 def test_a_phase_that_fails_names_itself(engine: Engine, options: list[str]) -> None:

@@ -322,31 +322,29 @@ case " $* " in *' install '*) touch "$HOME/installed" ;; esac""",
     assert len((node.home / "apt").read_text().splitlines()) == 2
 
 
-def test_a_machine_without_apt_says_so(node: ShellNode, planner: Planner) -> None:
-    for name in (
-        "sh",
-        "sed",
-        "tr",
-        "tail",
-        "mkdir",
-        "cut",
-        "cat",
-        "date",
-        "flock",
-        "timeout",
-        "cmp",
-        "rm",
-        "mv",
-        "id",
-        "tar",
-        "gzip",
-        "find",
-    ):
+ESSENTIAL = "sh sed tr tail mkdir cut cat date flock timeout cmp rm mv id tar gzip find"  # of a machine that has little
+
+
+@pytest.mark.parametrize(
+    ("image", "missing"),
+    [
+        (sky.Image(apt=["ffmpeg"]), "ffmpeg"),
+        (sky.Image(pip=["mine @ git+https://host.invalid/mine"]), "git ca-certificates"),
+    ],
+)
+def test_packages_that_cannot_be_installed_are_named(
+    image: sky.Image, missing: str, node: ShellNode, planner: Planner
+) -> None:
+    for name in ESSENTIAL.split():
         node.link(name, Path(shutil.which(name) or name))
     node.path = str(node.bin)
-    with pytest.raises(BootstrapError, match="this machine has no apt-get to install ffmpeg with") as caught:
-        make(node, planner(sky.Image(apt=["ffmpeg"])))
+    with pytest.raises(BootstrapError, match=f"this machine has no apt-get to install {missing} with") as caught:
+        make(node, planner(image))
     assert caught.value.phase == "apt"
+    for name, text in {"apt-get": "exit 0", "dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1"}.items():
+        node.program(name, text)
+    with pytest.raises(BootstrapError, match=f"installing {missing} needs root, or sudo without a password"):
+        make(node, planner(image))
 
 
 def test_the_worker_starts_from_the_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 process. Needs root, iproute2 and openssh-server.
 
 A machine is a set of kernel namespaces over an overlay of `/`, so it comes up in a fraction of a second, and shows the
-files of this host as they are: a virtual environment of ours is there too. All of it is gone when its first process is;
-what then remains is the bridge of the run, which `Network.close` removes. A run that was killed is swept by the next.
+files of this host as they are: a virtual environment of ours is there too. Over another `system` it has that one's. All
+of it is gone when its first process is; what then remains is the bridge of the run, which `Network.close` removes. A
+run that was killed is swept by the next.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ set -e
 read -r go
 mount -t tmpfs -o size=2g tmpfs {state}
 mkdir {state}/upper {state}/work {state}/root
-mount -t overlay overlay -o lowerdir=/,upperdir={state}/upper,workdir={state}/work {state}/root
+mount -t overlay overlay -o lowerdir={system},upperdir={state}/upper,workdir={state}/work {state}/root
 cd {state}/root
 mount -t proc proc proc
 mount -t tmpfs tmpfs run && mkdir run/sshd
@@ -108,7 +109,13 @@ class Machine:
         state.mkdir(exist_ok=True)
         if not self._private_key:
             self.renew_host_key()
-        init = _INIT.format(state=state, name=self.name, public_key=self.network.public_key, host_key=self._private_key)
+        init = _INIT.format(
+            state=state,
+            system=self.network.system,
+            name=self.name,
+            public_key=self.network.public_key,
+            host_key=self._private_key,
+        )
         with (self.network.state / f"{self.name}.log").open("w") as log:
             self._process = subprocess.Popen(
                 ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", init],
@@ -272,11 +279,13 @@ class Network:
 
     Attributes:
         wire: the program that carries what goes to and from machines added from now on; None for plain cables.
+        system: the folder whose files the machines have to begin with.
     """
 
     name: str = field(default_factory=lambda: f"sky{secrets.token_hex(3)}")
     machines: list[Machine] = field(default_factory=list)
     wire: Path | None = None
+    system: Path = Path("/")
     state: Path = field(init=False)
     key: Path = field(init=False)
     public_key: str = field(init=False)

@@ -1,10 +1,9 @@
 """Machines that have nothing yet: an image becomes the environment that the worker runs in."""
 
-import functools
-import threading
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,24 +13,11 @@ import skyward as sky
 from tests.local.bootstrapping import make_wheel, repack
 from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network
+from tests.machines.serving import served
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
 UV = Path(__file__).parents[2] / ".venv/bin/uv"
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files, and says nothing of it."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Not a word."""
-
-
-class Server(ThreadingHTTPServer):
-    """Lets uv hang up when it has seen enough of a file."""
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Not a word."""
 
 
 @pytest.fixture
@@ -40,17 +26,12 @@ def wheels(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder = tmp_path / "wheels"
     for name in ("blake3", "casty", "cloudpickle", "uvloop"):
         repack(folder, name)
-    handler = functools.partial(Quiet, directory=str(folder))
-    with Server((network.address, 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with served(network, folder) as address:
         for name in ("PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("PIP_FIND_LINKS", f"http://{network.address}:{server.server_port}/")
+        monkeypatch.setenv("PIP_FIND_LINKS", address)
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         yield folder
-        server.shutdown()
-        thread.join()
 
 
 def bare(network: Network) -> Machine:
@@ -130,3 +111,37 @@ def test_another_version_of_what_a_payload_uses_is_told_once(
         f"root@{machine.address} has matplotlib 1.5 and this process {here}; "
         f'`Image(pip=["matplotlib=={here}"])` or `--pip matplotlib=={here}` makes them the same.'
     ]
+
+
+def age(path: Path, days: float) -> None:
+    """Have a file be touched so many days ago."""
+    path.touch()
+    os.utime(path, (time.time() - days * 86400,) * 2)
+
+
+def test_environments_that_nobody_used_for_long_go(network: Network, wheels: Path, wait_for: Wait) -> None:
+    """But never one that a worker runs in, however long ago it was started; nor the newest few."""
+    machine = bare(network)
+    provider = replace(hosts(network), python=None)
+    with sky.Compute(provider=provider, nodes=1) as long_lived:
+        where = executable() >> long_lived
+        root = machine.disk / "opt/skyward"
+        (own,) = (path.name for path in (root / "envs").iterdir())
+        for days in (31, 32, 33, 34, 35):
+            for kind in ("envs", "state", "logs"):
+                (root / kind / f"old{days}").mkdir()
+            age(root / "used" / f"old{days}", days)
+        assert [*(root / "cache/archive-v0").glob("*")]
+        age(root / "used" / own, 50)
+        age(root / "pruned", 2)
+        by_another_name = replace(provider, hosts=[f"{machine.address}:22"])  # a pool has a host for itself
+        with sky.Compute(provider=by_another_name, nodes=1, image=sky.Image(env={"A": "b"})) as newer:
+            other = Path(executable() >> newer).parents[1].name
+            wait_for(lambda: time.time() - (root / "pruned").stat().st_mtime < 86400, "old environments to be removed")
+            wait_for(lambda: not [*(root / "trash").iterdir()], "their files to be removed")
+            wait_for(lambda: not [*(root / "cache/archive-v0").glob("*")], "what uv keeps of packages to be removed")
+            assert (root / "logs/prune").read_text() == ""
+        assert {path.name for path in (root / "envs").iterdir()} == {own, other, "old31", "old32", "old33"}
+        assert {path.name for path in (root / "state").iterdir()} == {own, other, "old31", "old32", "old33"}
+        assert time.time() - (root / "used" / own).stat().st_mtime < 86400
+        assert executable() >> long_lived == where

@@ -206,5 +206,8 @@ def test_all_of_it_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_worker_is_started_with() -> None:
     ready, _, _ = run(Step([READY]))
-    assert worker_environment(PLAN, ready) == {"A": "b"}
+    assert worker_environment(PLAN, ready) == {
+        "A": "b",
+        "SKYWARD_USES": f"{ready.directory}/used/{PLAN.image_hash}",
+    }
     assert PLAN.includes == Includes()

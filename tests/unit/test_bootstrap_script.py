@@ -188,6 +188,6 @@ def test_what_is_passed_on_from_here() -> None:
         "SSL_CERT_FILE": "e",
         "UV_PYTHON_INSTALL_MIRROR": "f", "UV_PYTHON": "no", "UV_PROJECT_ENVIRONMENT": "no", "UV_CACHE_DIR": "no",
         "UV_TOOL_DIR": "no", "PIP_TARGET": "no", "HOME": "no", "UV": "no", "UV_ENV_FILE": "no",
-        "UV_PYTHON_PREFERENCE": "no",
+        "UV_PYTHON_PREFERENCE": "no", "UV_PYTHON_DOWNLOADS_JSON_URL": "g",
     }  # fmt: skip  # as a table
     assert client_settings(environ) == {name: value for name, value in sorted(environ.items()) if value != "no"}

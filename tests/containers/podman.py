@@ -1,0 +1,73 @@
+"""podman of the tests' own: it has no daemon, so each of its commands enters namespaces that a process of ours keeps.
+
+What it writes is below a folder of its own or goes with those namespaces, so this host's networks, firewall and
+containers stay as they are. Needs root, `podman`, `runc` and iproute2; runc does without what crun wants of a host.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.containers.engine import MOUNTS, Engine
+
+__all__ = ["OF_PODMAN", "Podman"]
+
+_START = """
+set -e
+ip link set lo up
+mount -t tmpfs tmpfs /run
+mkdir /run/upper /run/work
+mount -t overlay overlay -o lowerdir=/var/lib,upperdir=/run/upper,workdir=/run/work /var/lib
+exec sleep infinity
+"""
+
+_SETTINGS = """
+[containers]
+default_ulimits = ["nofile=8192:8192", "nproc=8192:8192"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_config_dir = "{state}/networks"
+"""
+
+_COMMAND = """#!/bin/sh
+exec nsenter --net=/proc/{pid}/ns/net --mount=/proc/{pid}/ns/mnt --pid=/proc/{pid}/ns/pid_for_children \\
+  env CONTAINERS_CONF={state}/containers.conf \\
+  podman --root {state}/data --runroot /run/containers --storage-driver overlay "$@"
+"""
+
+
+OF_PODMAN = {"podman": "podman", "runc": "runc", "nsenter": "util-linux"}
+"""Its commands, and the packages that they are of."""
+
+
+class Podman(Engine):
+    """podman, ready. Its command is a program of that name, which enters its namespaces."""
+
+    def _start(self) -> str:
+        return _START
+
+    def _command(self) -> tuple[str, ...]:
+        (self._state / "containers.conf").write_text(_SETTINGS.format(state=self._state))
+        command = self._state / "podman"
+        command.write_text(_COMMAND.format(state=self._state, pid=self._process.pid))
+        command.chmod(0o755)
+        return (str(command),)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What tells `sky.Container` of it, and of containers that are shown this host's files."""
+        (command,) = self.command
+        return {"binary": command, "options": (*MOUNTS, "--cgroup-parent", f"/{self._name}")}
+
+    def of(self, pool: str) -> list[str]:
+        """The containers that are labelled as those of a pool of that name."""
+        listed = json.loads(self.call("ps", "--all", "--format", "json"))
+        found = ((each["Names"][0], (each["Labels"] or {}).get("skyward-pool", "")) for each in listed)
+        return [name for name, label in found if label.startswith(f"{pool}-")]
+
+    def networks(self) -> list[str]:
+        """The networks that it did not come with."""
+        return [name for name in self.call("network", "ls", "--format", "{{.Name}}").split() if name != "podman"]

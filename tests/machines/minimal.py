@@ -1,0 +1,173 @@
+"""A system that has nothing beyond the essential, as a plain image of a cloud or a provider may be.
+
+debootstrap makes it, from the mirror that this host itself installs from: the base system, and the sshd that every
+machine is reached by. Beside it lie the packages that its machines may ask apt for, as a mirror of theirs. Both are
+kept from run to run, in a folder for each release and choice of packages: making them takes most of a minute.
+"""
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+__all__ = ["KEPT", "add_package", "machine_type", "make_python", "packages", "system", "why_not"]
+
+KEPT = Path("/var/cache/skyward-tests")
+_INCLUDED = ("openssh-server",)
+_OFFERED = ("python3-venv", "bc")
+"""What machines may ask apt for."""
+
+_MAKE = """
+set -eu
+debootstrap --variant=minbase --include={included} {release} {made}/root {mirror}
+cd {made}
+mkdir -p root/etc/ssl packages
+mount --bind /etc/ssl root/etc/ssl
+chroot root apt-get -q -y --no-install-recommends --download-only install {offered}
+umount root/etc/ssl
+mv root/var/cache/apt/archives/*.deb packages/
+rm -rf root/var/lib/apt/lists/* root/var/cache/apt/*.bin
+: >root/etc/resolv.conf
+: >root/etc/apt/sources.list
+"""
+"""The chroot fetches with the certificates of this host, for a mirror that wants them. In the end it asks nobody."""
+
+
+def why_not() -> str:
+    """Why no such system can be made here; "" where one can, or is there."""
+    missing = [command for command in ("debootstrap", "dpkg-deb") if not shutil.which(command)]
+    return f"a minimal system needs {', '.join(missing)}" if missing else ""
+
+
+def system() -> Path:
+    """The files of the system. Not to be changed: machines lay theirs over them."""
+    return _kept() / "root"
+
+
+def packages() -> Path:
+    """The packages that its machines may ask for."""
+    return _kept() / "packages"
+
+
+def _kept() -> Path:
+    """The folder of both, made where it is not there yet. Runs beside this one wait for it."""
+    choice = hashlib.sha256(repr((_MAKE, _INCLUDED, _OFFERED)).encode()).hexdigest()[:8]
+    found = KEPT / f"{_release()}-{machine_type()}-{choice}"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.is_dir():
+            part = found.with_name(f"{found.name}.new")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            _make(part)
+            for package in (part / "packages").iterdir():
+                _note(package)
+            part.rename(found)
+    return found
+
+
+def _make(folder: Path) -> None:
+    """What is mounted on the way is so in a namespace of its own: nothing of it stays, however this ends."""
+    names = {"made": folder, "release": _release(), "mirror": _mirror()}
+    words = {name: shlex.quote(str(value)) for name, value in names.items()}
+    script = _MAKE.format(included=",".join(_INCLUDED), offered=" ".join(_OFFERED), **words)
+    proxy = _output("apt-config", "shell", "proxy", "Acquire::http::Proxy").partition("=")[2].strip().strip("'")
+    done = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script],
+        env={**os.environ, **({"http_proxy": proxy} if proxy else {})},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip  # one option a line would hide the command
+    if done.returncode:
+        raise RuntimeError(f"no minimal system could be made:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def machine_type() -> str:
+    """What the processor of this host is called."""
+    return os.uname().machine
+
+
+def _release() -> str:
+    """Of this host, by the name that its mirror knows."""
+    lines = Path("/etc/os-release").read_text().splitlines()
+    said = dict(line.split("=", 1) for line in lines if "=" in line)
+    return said["VERSION_CODENAME"].strip('"')
+
+
+def _mirror() -> str:
+    """Where this host gets the packages of its release from."""
+    what = ("--format", "$(REPO_URI)", "Created-By: Packages", f"Release: {_release()}", "Component: main")
+    found = _output("apt-get", "indextargets", *what).split()
+    if not found:
+        raise RuntimeError(f"apt-get of this host knows no mirror of {_release()}")
+    return found[0]
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def _note(package: Path) -> None:
+    """Add a package to the list of its folder, which is what apt reads."""
+    fields = _output("dpkg-deb", "--field", str(package)).rstrip("\n")
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    with (package.parent / "Packages").open("a") as listed:
+        listed.write(f"{fields}\nFilename: ./{package.name}\nSize: {package.stat().st_size}\nSHA256: {digest}\n\n")
+
+
+def make_python(folder: Path) -> Path:
+    """The Python that runs the tests as an archive that works wherever it is unpacked, in a folder `python` of its own.
+
+    It is what uv takes for a Python to install: the interpreter, its shared library if it has one, and the standard
+    library without tests.
+    """
+    minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    base = Path(sys.base_prefix)
+    interpreter = folder / minor
+    # Where it looks for its shared library is a path of this host: that becomes one that begins at itself.
+    own, relative = f"{base / 'lib'}\0".encode(), b"$ORIGIN/../lib\0"
+    original = (base / "bin" / minor).resolve().read_bytes()
+    interpreter.write_bytes(original.replace(own, relative.ljust(len(own), b"\0")))
+    interpreter.chmod(0o755)
+    archive = folder / "python.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        packed.add(interpreter, f"python/bin/{minor}")
+        link = tarfile.TarInfo("python/bin/python3")
+        link.type, link.linkname = tarfile.SYMTYPE, minor
+        packed.addfile(link)
+        shared = base / "lib" / str(sysconfig.get_config_var("INSTSONAME"))
+        if shared.suffix != ".a" and shared.is_file():
+            packed.add(shared, f"python/lib/{shared.name}")
+        packed.add(sysconfig.get_path("stdlib"), f"python/lib/{minor}", filter=_needed)
+    return archive
+
+
+_LEFT_OUT = frozenset({"__pycache__", "test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip"})
+
+
+def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if entry.name.endswith(".a") or not _LEFT_OUT.isdisjoint(entry.name.split("/")) else entry
+
+
+def add_package(folder: Path, name: str, version: str, archive: Path) -> None:
+    """One more package for apt in a folder that has a list of them: the files of an archive, below `/usr`."""
+    tree = folder / name
+    (tree / "DEBIAN").mkdir(parents=True)
+    fields = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests\nDescription: of the tests\n"
+    (tree / "DEBIAN/control").write_text(fields)
+    with tarfile.open(archive) as packed:
+        packed.extractall(tree / "usr", [_placed(entry) for entry in packed], filter="tar")
+    package = folder / f"{name}.deb"
+    _output("dpkg-deb", "--build", "-Znone", str(tree), str(package))
+    shutil.rmtree(tree)
+    _note(package)
+
+
+def _placed(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    return entry.replace(name=entry.name.partition("/")[2])

@@ -1,0 +1,173 @@
+"""Machines of a minimal system: no Python, no uv, no pip, no curl, and no way out but to mirrors on their bridge."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local.bootstrapping import make_wheel, repack
+from tests.machines import minimal
+from tests.machines.conftest import hosts
+from tests.machines.machine import Machine, Network
+from tests.machines.serving import served
+from tests.required import leave_out_for
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]  # the first run makes the system
+
+UV = Path(__file__).parents[2] / ".venv/bin/uv"
+MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the mirrors have: packages for apt, packages for Python, and Python itself."""
+    leave_out_for(minimal.why_not(), "SKYWARD_MINIMAL_ROOT")
+    folder = tmp_path_factory.mktemp("offered")
+    for name in ("blake3", "casty", "cloudpickle", "uv", "uvloop"):
+        repack(folder / "wheels", name)
+    make_wheel(folder / "wheels", "torchy", "2.5")
+    (folder / "apt").mkdir()
+    for path in minimal.packages().iterdir():
+        (folder / "apt" / path.name).symlink_to(path)
+    minimal.make_python(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A machine, and the mirrors that it may be told of."""
+
+    network: Network
+    machine: Machine
+    mirrors: str
+
+    @property
+    def provider(self) -> sky.SSH:
+        return replace(hosts(self.network), python=None)
+
+    def offer_packages(self, folder: str = "apt") -> None:
+        """Let apt know its mirror."""
+        sources = self.machine.disk / "etc/apt/sources.list"
+        sources.write_text(f"deb [trusted=yes] {self.mirrors}{folder}/ ./\n")
+
+    def bring_uv(self) -> None:
+        """Install uv on the machine."""
+        uv = self.machine.disk / "usr/local/bin/uv"
+        shutil.copy(UV.resolve(), uv)
+
+    def refusal(self) -> str:
+        """What is said last of a pool that does not come up."""
+        pool = sky.Compute(provider=self.provider, nodes=1, max_provision_attempts=1)
+        with pytest.raises(sky.ProvisioningError, match="bootstrap phase 'uv' failed") as caught:
+            pool.open()
+        return str(caught.value).splitlines()[-1]
+
+
+@pytest.fixture
+def bare(network: Network, offered: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bare]:
+    network.system = minimal.system()
+    machine = network.add()
+    for name in ("python3", f"python{MINOR}", "uv", "pip", "curl", "wget"):
+        assert not (machine.disk / "usr/bin" / name).exists()
+        assert not (machine.disk / "usr/local/bin" / name).exists()
+    with served(network, offered) as mirrors:
+        for name in ("PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("PIP_FIND_LINKS", f"{mirrors}wheels/")
+        monkeypatch.setenv("PIP_TRUSTED_HOST", network.address)
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", f"{mirrors}none.json")
+        yield Bare(network, machine, mirrors)
+
+
+def offer_python(bare: Bare, offered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let uv know of the Python to fetch."""
+    major, minor, patch = sys.version_info[:3]
+    described = {
+        "name": "cpython", "os": "linux", "libc": "gnu", "prerelease": "", "sha256": None, "variant": None,
+        "arch": {"family": minimal.machine_type(), "variant": None}, "major": major, "minor": minor, "patch": patch,
+        "url": f"{bare.mirrors}python.tar.gz",
+    }  # fmt: skip  # as a table
+    key = f"cpython-{major}.{minor}.{patch}-linux-{minimal.machine_type()}-gnu"
+    (offered / "downloads.json").write_text(json.dumps({key: described}))
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", f"{bare.mirrors}downloads.json")
+
+
+@sky.function
+def seen() -> dict[str, object]:
+    import os
+    import shutil
+    import sys
+
+    import ours  # type: ignore[import-not-found]  # included
+    import torchy  # type: ignore[import-not-found]  # made by the test, on the node
+
+    print("naïve ✓")
+    return {
+        "python": sys.version_info[:3],
+        "base": sys.base_prefix,
+        "bc": shutil.which("bc"),
+        "torchy": torchy.VERSION,
+        "ours": ours.WHO,
+        "variables": (os.environ.get("GREETING"), os.environ.get("KERNEL")),
+    }
+
+
+@sky.function
+def base_prefix() -> str:
+    import sys
+
+    return sys.base_prefix
+
+
+def test_it_boots_through_every_phase(
+    bare: Bare, offered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """apt has a Python of its own, of another version: that is for pip, which fetches uv, which fetches ours."""
+    bare.offer_packages()
+    offer_python(bare, offered, monkeypatch)
+    (tmp_path / "ours.py").write_text("WHO = 'us'\n")
+    image = sky.Image(
+        apt=["bc"],
+        pip=["torchy"],
+        env={"GREETING": "grüezi"},
+        shell_vars={"KERNEL": "uname -s"},
+        includes=[str(tmp_path / "ours.py")],
+    )
+    with sky.Compute(provider=bare.provider, nodes=1, image=image) as pool:
+        found = seen() >> pool
+    assert str(found.pop("base")).startswith("/opt/skyward/python/")
+    assert found == {
+        "python": sys.version_info[:3],
+        "bc": "/usr/bin/bc",
+        "torchy": "2.5",
+        "ours": "us",
+        "variables": ("grüezi", "Linux"),
+    }
+    assert "naïve ✓" in capsys.readouterr().out
+
+
+def test_a_python_that_uv_cannot_fetch_comes_from_apt(bare: Bare, offered: Path) -> None:
+    bare.bring_uv()
+    folder = offered / "own"
+    folder.mkdir()
+    minimal.add_package(folder, f"python{MINOR}", MINOR, offered / "python.tar.gz")
+    bare.offer_packages("own")
+    with sky.Compute(provider=bare.provider, nodes=1) as pool:
+        assert base_prefix() >> pool == "/usr"
+
+
+def test_what_cannot_be_fetched_is_named(bare: Bare) -> None:
+    assert bare.refusal() == (
+        "uv is not here, and no Python with pip to fetch it: install uv on this machine, or python3 with python3-venv"
+    )
+    bare.bring_uv()
+    assert bare.refusal() == (
+        f"Python {MINOR} is not on this machine, and neither uv nor apt could fetch it: install it there, or ask for "
+        "another with Image(python=...)"
+    )

@@ -1,0 +1,115 @@
+"""What goes of the environments that a machine keeps, and what stays."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from skyward.bootstrap import prune
+from skyward.bootstrap.prune import KEPT, Kept, doomed
+
+pytestmark = pytest.mark.unit
+
+DAY = 86400.0
+NOW = 1_000 * DAY
+
+
+def aged(*days: float) -> list[Kept]:
+    """Things by the days for which nobody used them."""
+    return [Kept(f"{age:g}", NOW - age * DAY) for age in days]
+
+
+@pytest.mark.parametrize(
+    ("found", "gone"),
+    [
+        ([], []),
+        (aged(40, 50, 60, 70, 80), []),  # as many as stay in any case
+        (aged(0, 1, 2, 3, 4, 5, 29), []),  # none is old
+        (aged(0, 1, 2, 3, 4, 31), ["31"]),
+        (aged(60, 31, 50, 40, 80, 70), ["80"]),
+        (aged(0, 31, 32, 33, 34, 35, 50), ["35", "50"]),
+        ([*aged(0, 1, 2, 3, 4, 31), Kept("busy", NOW - 90 * DAY, busy=True)], ["31"]),
+    ],
+)
+def test_what_is_old_goes_unless_it_is_used_or_among_the_newest(found: list[Kept], gone: list[str]) -> None:
+    assert doomed(found, NOW) == gone
+    assert doomed(reversed(found), NOW) == gone
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("envs", "state", "logs", "trees", "blobs", "run", "used"):
+        (tmp_path / folder).mkdir()
+    return tmp_path
+
+
+def make_env(root: Path, name: str, days: float) -> Path:
+    """An environment with all that belongs to it, which nobody used for so many days."""
+    for folder in ("envs", "state", "logs"):
+        (root / folder / name).mkdir()
+        (root / folder / name / "file").touch()
+    return mark(root, name, days)
+
+
+def mark(root: Path, name: str, days: float) -> Path:
+    path = root / "used" / name
+    path.touch()
+    os.utime(path, (time.time() - days * DAY,) * 2)
+    return path
+
+
+def kept(root: Path, *folders: str) -> set[str]:
+    return {f"{folder}/{path.name}" for folder in folders for path in (root / folder).iterdir()}
+
+
+def test_all_that_belongs_to_an_environment_goes(root: Path) -> None:
+    for n in range(KEPT):
+        make_env(root, f"young{n}", n)
+    make_env(root, "old", 31)
+    assert prune.prune(root, time.time()) == ["old"]
+    assert not {name for name in kept(root, "envs", "state", "logs", "used", "trash") if "young" not in name}
+    assert len(kept(root, "envs", "state", "logs", "used")) == 4 * KEPT
+    assert prune.prune(root, time.time()) == []
+
+
+def test_what_a_process_holds_stays_and_counts_as_used(root: Path) -> None:
+    for n in range(KEPT):
+        make_env(root, f"young{n}", n)
+    path = make_env(root, "held", 40)
+    with path.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_SH)
+        assert prune.prune(root, time.time()) == []
+    assert time.time() - path.stat().st_mtime < DAY
+
+
+def test_nothing_goes_while_a_bootstrap_is_at_work(root: Path) -> None:
+    for n in range(KEPT + 1):
+        make_env(root, f"old{n}", 40 + n)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with pytest.raises(BlockingIOError):
+            prune.prune(root, time.time())
+    assert len(kept(root, "envs")) == KEPT + 1
+    assert not (root / "pruned").exists()
+    assert len(prune.prune(root, time.time())) == 1
+
+
+def test_trees_blobs_and_scripts_go_too(root: Path) -> None:
+    for n in range(KEPT + 1):
+        (root / "trees" / f"tree{n}").mkdir()
+        mark(root, f"tree{n}", 40 + n)
+    for folder in ("blobs", "run"):
+        for name, days in (("young", 1), ("old", 31)):
+            (root / folder / name).touch()
+            os.utime(root / folder / name, (time.time() - days * DAY,) * 2)
+    prune.prune(root, time.time())
+    assert kept(root, "trees") == {f"trees/tree{n}" for n in range(KEPT)}
+    assert kept(root, "blobs", "run") == {"blobs/young", "run/young"}
+
+
+def test_what_was_cut_while_it_was_removed_goes(root: Path) -> None:
+    (root / "trash" / "envs-old.7" / "lib").mkdir(parents=True)
+    prune.prune(root, time.time())
+    assert not kept(root, "trash")
