@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from skyward.errors import UsageError
-from skyward.provider import LocalAccess, SSHAccess
+from skyward.provider import ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.pools import PoolManager, compute_fields
 from skyward_kernel.protocol import AskOutput, AskPrice, AskShell, OfferView, Price, Printed, Question, Shell
 from skyward_kernel.rows import KEPT, OutputRow
@@ -55,6 +55,8 @@ class Answering:
                 return Shell(id, folder, "")
             case SSHAccess() as access:
                 return Shell(id, "", shlex.join(login(access)))
+            case ExecAccess(terminal=words) if words:
+                return Shell(id, "", shlex.join(words))
             case _:
                 raise UsageError(f"Node {node} of pool {pool!r} cannot be entered from a terminal.")
 

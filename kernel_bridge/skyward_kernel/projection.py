@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from skyward.control.costing import CellCost
 from skyward.control.decisions import DecisionEvent
 from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
-from skyward.provider import Access, LocalAccess, SSHAccess
+from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
 from skyward_kernel.rows import (
     KEPT,
@@ -198,12 +198,14 @@ def _node(pool: str, view: NodeView) -> NodeRow:
     return NodeRow(pool, *values)
 
 
-def _way_in(access: Access | None) -> Literal["", "here", "ssh"]:
+def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
     match access:
         case LocalAccess():
             return "here"
         case SSHAccess():
             return "ssh"
+        case ExecAccess() if getattr(access, "terminal", ()):  # one in a journal may be of a version without it
+            return "exec"
         case _:
             return ""
 

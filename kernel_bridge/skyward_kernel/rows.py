@@ -74,7 +74,7 @@ class NodeRow:
     slots: int
     busy: int
     asked_at: float | None
-    way_in: Literal["", "here", "ssh"]
+    way_in: Literal["", "here", "ssh", "exec"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ export interface NodeRow {
   slots: number;
   busy: number;
   asked_at: number | null;
-  way_in: '' | 'here' | 'ssh';
+  way_in: '' | 'here' | 'ssh' | 'exec';
 }
 
 /** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. */

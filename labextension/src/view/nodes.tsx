@@ -104,9 +104,9 @@ function Details(
           <button
             className="skyward-Button"
             title={
-              node.way_in === 'ssh'
-                ? trans.__('Open a terminal on this node')
-                : trans.__('Open a terminal in the folder of this node')
+              node.way_in === 'here'
+                ? trans.__('Open a terminal in the folder of this node')
+                : trans.__('Open a terminal on this node')
             }
             onClick={() => props.openTerminal?.(pool.name, node.rank)}
           >
