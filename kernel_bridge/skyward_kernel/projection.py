@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from skyward.control.costing import CellCost
 from skyward.control.decisions import DecisionEvent
-from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
+from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView, TroubleView
 from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
 from skyward_kernel.rows import (
@@ -24,6 +24,7 @@ from skyward_kernel.rows import (
     PoolRow,
     Row,
     TaskRow,
+    TroubleRow,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
     name = snapshot.name
     pool = _steady(_pool(snapshot, recovered), before["pools"].get(name))
     nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
+    troubles = ((f"{name}/{each.rank}", _trouble(name, each)) for each in snapshot.troubles)
     gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
     tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
     cells = ((f"{name}/{each.origin.number}.{each.origin.cell}", _cell(name, each)) for each in report.cells)
@@ -85,6 +87,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
         {
             "pools": {name: pool},
             "nodes": dict(nodes),
+            "troubles": dict(troubles),
             "gauges": dict(gauges),
             "tasks": dict(tasks),
             "cells": dict(cells),
@@ -157,6 +160,7 @@ def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[
 
 
 _of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=1)
+_of_trouble = _same_names(TroubleRow, {})
 _of_task = _same_names(TaskRow, {}, left=4)
 
 
@@ -208,6 +212,11 @@ def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
             return "exec"
         case _:
             return ""
+
+
+def _trouble(pool: str, view: TroubleView) -> TroubleRow:
+    values = _of_trouble(view)
+    return TroubleRow(pool, *values)
 
 
 def _gauge(pool: str, view: NodeView) -> GaugeRow:

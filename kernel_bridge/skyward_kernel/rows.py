@@ -21,6 +21,7 @@ __all__ = [
     "PoolRow",
     "Row",
     "TaskRow",
+    "TroubleRow",
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
@@ -60,7 +61,10 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can."""
+    """A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can.
+
+    While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known.
+    """
 
     pool: str
     machine: int
@@ -74,7 +78,30 @@ class NodeRow:
     slots: int
     busy: int
     asked_at: float | None
+    phase_at: float | None
+    usual: float | None
     way_in: Literal["", "here", "ssh", "exec"]
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleRow:
+    """A node that did not come up, by its rank: the phase, why, and the last lines that it printed.
+
+    It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of
+    any number); unless it was given up.
+    """
+
+    pool: str
+    rank: int
+    group: str
+    phase: str
+    reason: str
+    lines: tuple[str, ...]
+    at: float
+    attempt: int
+    attempts: int
+    retry_at: float | None
+    gave_up: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +220,14 @@ class OrphanRow:
     attachable: bool
 
 
-type Row = PoolRow | NodeRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | CellRow | OrphanRow
+type Row = (
+    PoolRow | NodeRow | TroubleRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | CellRow | OrphanRow
+)
 
 ROWS: Mapping[str, type] = {
     "pools": PoolRow,
     "nodes": NodeRow,
+    "troubles": TroubleRow,
     "gauges": GaugeRow,
     "tasks": TaskRow,
     "decisions": DecisionRow,

@@ -13,6 +13,7 @@ import { icon } from './icon';
 import { equivalent, Wish } from './model/equivalent';
 import { PanelModel } from './model/panel';
 import { PoolRow } from './protocol';
+import { openStartLog } from './startlog';
 import { startTerminal } from './terminal';
 import { Actions, SkywardPanel } from './view/panel';
 import { StatusItem } from './view/status';
@@ -107,6 +108,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
       stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
       stopAll: () => void stop({ kind: 'stop-all' }, model.pools),
       insertRecovered: pool => insertCell(tracker, recovered(pool.name)),
+      openLog: (pool, node) => {
+        if (model.link) {
+          openStartLog(app, model.link, pool, node, trans);
+        }
+      },
       openTerminal: app.serviceManager.terminals.isAvailable()
         ? (pool, node) => void openTerminal(pool, node)
         : null
