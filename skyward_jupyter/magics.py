@@ -96,8 +96,8 @@ class SkyMagics(ConfiguredMagics):
         """Run a cell on the nodes of a pool: `%%sky [options]` on its first line.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
-        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `logs`, `tasks`, `attach`, `reap` and `cancel`
-        look after the pools; `%sky config` shows what holds for both, and who says so.
+        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `logs`, `tasks`, `attach`, `reap` and
+        `cancel` look after the pools; `%sky config` shows what holds for both, and who says so.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
