@@ -118,7 +118,8 @@ class GaugeRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins.
+    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether
+    that ran in a kernel before this one.
 
     `cost`: USD, once it is over; while it runs, it grows with time alone.
     """
@@ -138,6 +139,7 @@ class TaskRow:
     cell: int | None
     cell_id: str
     code: str
+    former: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +194,16 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait."""
+    """What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait.
+
+    `former`: whether the cell ran in a kernel before this one.
+    """
 
     pool: str
     cell: int
     cell_id: str
     code: str
+    former: bool
     tasks: int
     cost: float
 

@@ -17,6 +17,7 @@ import { openStartLog } from './startlog';
 import { startTerminal } from './terminal';
 import { Actions, SkywardPanel } from './view/panel';
 import { StatusItem } from './view/status';
+import { giveWidth } from './width';
 
 const ID = 'skyward-panel:plugin';
 
@@ -124,6 +125,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     panel.title.caption = trans.__('Skyward: pools of this notebook');
     app.shell.add(panel, 'left', { rank: 600 });
     restorer?.add(panel, panel.id);
+    void app.restored.then(() => {
+      if (panel.isVisible) {
+        giveWidth(panel, true);
+      }
+      panel.onShown = () => window.requestAnimationFrame(() => giveWidth(panel, false));
+    });
 
     const hasNotebook = () => tracker.currentWidget !== null;
     app.commands.addCommand(COMMANDS.show, {

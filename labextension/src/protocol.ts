@@ -77,7 +77,7 @@ export interface GaugeRow {
   gpu_memory: number | null;
 }
 
-/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins. `cost`: USD, once it is over; while it runs, it grows with time alone. */
+/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether that ran in a kernel before this one. `cost`: USD, once it is over; while it runs, it grows with time alone. */
 export interface TaskRow {
   pool: string;
   number: number;
@@ -94,6 +94,7 @@ export interface TaskRow {
   cell: number | null;
   cell_id: string;
   code: string;
+  former: boolean;
 }
 
 /** A decision about the number of nodes, with what it was made from. */
@@ -140,12 +141,13 @@ export interface OutputRow {
   text: string;
 }
 
-/** What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait. */
+/** What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait. `former`: whether the cell ran in a kernel before this one. */
 export interface CellRow {
   pool: string;
   cell: number;
   cell_id: string;
   code: string;
+  former: boolean;
   tasks: number;
   cost: number;
 }

@@ -294,6 +294,7 @@ class Node:
                 len(work.feeders),
                 work.timeout,
                 share,
+                "" if work.origin is None else work.origin.label,
             )
         )
 

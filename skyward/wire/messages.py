@@ -103,6 +103,7 @@ class Submit:
         inputs: how many of the arguments are streams fed by the client.
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
+        label: what the client knows the task by; kept for whoever attaches to the pool.
     """
 
     task: int
@@ -114,6 +115,7 @@ class Submit:
     inputs: int = 0
     timeout: float | None = None
     share: tuple[int, int] | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +219,9 @@ class Shutdown:
     """End the worker process, after a `Farewell`. What runs is interrupted."""
 
 
-type Command = (
-    Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown
-)
+ToNode = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown
+
+type Command = ToNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,12 +321,14 @@ class Known:
         name: of its function.
         stream: whether its elements are sent one by one.
         fed: whether the client feeds it.
+        label: as it was sent.
     """
 
     task: int
     name: str
     stream: bool
     fed: bool
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,10 +368,7 @@ class Commands:
 
     token: bytes
     first: int
-    items: tuple[
-        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown,
-        ...,
-    ]
+    items: tuple[ToNode, ...]
 
 
 @dataclass(frozen=True)
@@ -394,7 +395,4 @@ class Exchange(Askable[Batch]):
     acknowledged: int = 0
     again: bool = False
     first: int = 0
-    items: tuple[
-        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Report | Peering | Fetch | Shutdown,
-        ...,
-    ] = ()
+    items: tuple[ToNode, ...] = ()

@@ -116,7 +116,7 @@ class Agent:
         self._processes = processes
         self._holds = Holds(self.store)
         self._codes: dict[bytes, Code] = {}
-        self._recent: dict[int, tuple[bytes, bool, bool]] = {}
+        self._recent: dict[int, tuple[bytes, bool, bool, str]] = {}
         self._functions = Functions(lambda blob: self.store.map(blob.key))
         self._outbox = Outbox(self._wake)
         self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
@@ -291,7 +291,7 @@ class Agent:
                 self._shutdown(listened_to=True)
 
     def _submit(self, submit: Submit) -> None:
-        self._recent[submit.task] = (submit.code, submit.stream, submit.inputs > 0)
+        self._recent[submit.task] = (submit.code, submit.stream, submit.inputs > 0, submit.label)
         if len(self._recent) > 2 * REMEMBERED:
             for task in tuple(itertools.islice(self._recent, REMEMBERED)):
                 del self._recent[task]
@@ -306,8 +306,8 @@ class Agent:
     def _report(self) -> None:
         wanted = {*self._executor.tasks, *self._outbox.ended}
         known = tuple(
-            Known(task, self._codes[code].name, stream, fed)
-            for task, (code, stream, fed) in self._recent.items()
+            Known(task, self._codes[code].name, stream, fed, label)
+            for task, (code, stream, fed, label) in self._recent.items()
             if task in wanted
         )
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())

@@ -87,6 +87,13 @@ def beats(path: Path) -> str:
 def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path]) -> None:
     (server[1] / "skyward.toml").write_text(SETTINGS)
     lab.panel.get_by_text("This kernel has not loaded Skyward.").wait_for()
+    lab.until_wide(320)
+    lab.drag_edge(-50)
+    lab.until_wide(270)
+    for _ in range(2):
+        lab.toggle()
+    lab.until_wide(270)
+    lab.drag_edge(50)
     lab.see("absent")
     lab.press("Insert %load_ext skyward")
     lab.page.keyboard.press("Shift+Enter")
@@ -249,7 +256,7 @@ def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path
     lab.until(lambda: any("skyward-dim-" in folder for folder in shell_folders()), "a shell in the node's folder")
 
     lab.to_notebook()
-    lab.run("%sky scale dim 3\n%%time\nimport time\ntime.sleep(600)", wait=False)
+    lab.run("%sky scale dim 3\nimport time\ntime.sleep(600)", wait=False)
     row.get_by_text("of ~0:0").wait_for()
     lab.see("booting")
     failed = lab.section("nodes").locator(".skyward-Trouble")
@@ -292,6 +299,8 @@ def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab:
     left.wait_for(state="detached")
     lab.panel.get_by_text("Pool 'train' is this kernel's now, with 1 task of before.").wait_for()
     lab.section("tasks").get_by_text("done").wait_for()
+    lab.section("tasks").locator("li", has_text="import os, time").get_by_role("button", name="[2]").click()
+    lab.page.locator(".jp-Cell.jp-mod-active", has_text="epoch 2").wait_for()
     assert machine.running("skyward.worker") == [worker], "the node is the one that was there"
     lab.press("Insert a cell that shows them")
     lab.page.keyboard.press("Shift+Enter")

@@ -269,6 +269,14 @@ export class SkywardPanel extends ReactWidget {
     this.addClass('skyward-Panel');
   }
 
+  /** Called each time that the panel comes into sight. */
+  onShown: () => void = () => undefined;
+
+  protected onAfterShow(message: Parameters<ReactWidget['processMessage']>[0]): void {
+    super.onAfterShow(message);
+    this.onShown();
+  }
+
   protected render(): JSX.Element {
     return (
       <Body model={this._model} trans={this._trans} actions={this._actions} />

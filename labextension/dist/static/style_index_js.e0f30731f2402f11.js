@@ -720,6 +720,10 @@
   text-align: left;
 }
 
+.skyward-Task-cell.skyward-mod-former {
+  text-decoration: underline dotted;
+}
+
 .skyward-Task-cell:disabled {
   color: var(--jp-ui-font-color2) !important;
 }
