@@ -138,7 +138,11 @@ class ProviderMissingError(ProvisioningError):
 
 
 class NodeStartError(ProvisioningError):
-    """A node did not come up. The message ends with the last lines of its log."""
+    """A node did not come up. The message ends with the last lines of its log; `log` is all of that, if it is known."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
 
 
 class CollectionError(SkywardError, RuntimeError):

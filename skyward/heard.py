@@ -71,6 +71,12 @@ class Heard(ABC):
         """
         return background.call(partial(self._ready().follow, _wanted(task, node, stream, since), tail))
 
+    def start_log(self, node: int) -> str:
+        """What the node of a rank has said while it started, the last few times, a line for each phase; where one
+        failed, all that it printed. Empty where it was never started.
+        """
+        return "" if self._pool is None else background.call(partial(self._pool.boots.log, node))
+
     def metrics(self, node: int | None = None) -> Mapping[int, tuple[NodeMetrics, ...]]:
         """What nodes have used of their machines in the last five minutes, the oldest first, by rank.
 

@@ -108,6 +108,7 @@ class ExecAccess:
         directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
         grace: seconds without a connection after which the machine counts as lost.
         python: an interpreter there that has what a worker needs; None to set one up.
+        terminal: the words of a command that opens a shell there in a terminal; none where there is no such command.
     """
 
     command: tuple[str, ...]
@@ -115,6 +116,7 @@ class ExecAccess:
     directory: str | None = None
     grace: float = 30.0
     python: str | None = None
+    terminal: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:

@@ -48,6 +48,7 @@ COMMANDS = {
     "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
     "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
     "drain": ("[NAME] NODE", "let a node finish its tasks and go; the pool has one less then"),
+    "logs": ("[NAME] NODE", "show what a node said while it started, all of it where that failed"),
     "tasks": ("[NAME]", "show the tasks of a pool, and the cells that they come from"),
     "cancel": (
         "[CELL | --all | --task N | --cell N]",
@@ -95,8 +96,8 @@ class SkyMagics(ConfiguredMagics):
         """Run a cell on the nodes of a pool: `%%sky [options]` on its first line.
 
         The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
-        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `tasks`, `attach`, `reap` and `cancel` look
-        after the pools; `%sky config` shows what holds for both, and who says so.
+        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `logs`, `tasks`, `attach`, `reap` and
+        `cancel` look after the pools; `%sky config` shows what holds for both, and who says so.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
@@ -216,16 +217,24 @@ class SkyMagics(ConfiguredMagics):
 
     def drain(self, words: Sequence[str]) -> None:
         """Let a node finish its tasks and go."""
-        found, _, _ = parse_words(words, "drain", ())
-        match found:
-            case [node] if node.isdecimal():
-                name = self.default_pool
-            case [name, node] if node.isdecimal():
-                pass
-            case _:
-                raise UsageError("%sky drain takes the name of a pool and the rank of a node: `%sky drain default 3`.")
-        self._pools.get(name).drain(int(node))
+        name, node = self._node(words, "drain")
+        self._pools.get(name).drain(node)
         _say(f"Node {node} of pool {name!r} finishes its tasks and goes.")
+
+    def _node(self, words: Sequence[str], command: str) -> tuple[str, int]:
+        """The pool and the rank that a command names."""
+        match parse_words(words, command, ())[0]:
+            case [node] if node.isdecimal():
+                return self.default_pool, int(node)
+            case [name, node] if node.isdecimal():
+                return name, int(node)
+        takes = f"takes the name of a pool and the rank of a node: `%sky {command} default 3`"
+        raise UsageError(f"%sky {command} {takes}.")
+
+    def logs(self, words: Sequence[str]) -> None:
+        """Show what a node said while it started."""
+        name, node = self._node(words, "logs")
+        _say(self._pools.get(name).start_log(node) or f"Node {node} of pool {name!r} was never started.")
 
     def tasks(self, words: Sequence[str]) -> None:
         """Show the tasks of a pool."""

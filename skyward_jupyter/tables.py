@@ -8,6 +8,7 @@ from skyward_jupyter.footer import money
 
 if TYPE_CHECKING:
     from skyward.control.decisions import DecisionEvent
+    from skyward.control.origin import Origin
     from skyward.control.recovered import RecoveredTask
     from skyward.control.snapshot import NodeView, PoolSnapshot, TaskView
     from skyward_jupyter.handle import CellHandle
@@ -77,11 +78,14 @@ def decision_table(events: Iterable["DecisionEvent"]) -> str:
 
 def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
     """One line for each task that was recovered with a pool; nothing for none."""
-    rows = [(index, task.name, task.node, task.state, len(task.output)) for index, task in enumerate(tasks)]
+    rows = [
+        (index, _cell(task.origin), _what(task.name, task.origin), task.node, task.state, len(task.output))
+        for index, task in enumerate(tasks)
+    ]
     if not rows:
         return ""
     return (
-        table(("task", "function", "node", "state", "characters printed"), rows)
+        table(("task", "cell", "what", "node", "state", "characters printed"), rows)
         + "\n`pool.recovered[TASK]` has its `.result()` and `.output`; `%sky attach` gives the pool."
     )
 
@@ -95,13 +99,23 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
             task.number,
             task.state,
             "" if task.node is None else task.node,
-            "" if task.origin is None else task.origin.number,
+            _cell(task.origin),
             *((money(task.cost) if task.cost else "",) if priced else ()),
-            task.name if task.origin is None or task.name not in ("run_cell", "stream_cell") else task.origin.code,
+            _what(task.name, task.origin),
         )
         for task in tasks
     )
     return table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "what"), rows)
+
+
+def _cell(origin: "Origin | None") -> str:
+    """The number of a cell, with a mark where that ran in another kernel."""
+    return "" if origin is None else f"{origin.number}{'*' * origin.former}"
+
+
+def _what(name: str, origin: "Origin | None") -> str:
+    """What a task does: its function, or how its cell begins."""
+    return name if origin is None or name not in ("run_cell", "stream_cell") else origin.code
 
 
 def cell_table(cells: Iterable["CellHandle"]) -> str:

@@ -6,9 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from skyward.errors import UsageError
-from skyward.provider import LocalAccess, SSHAccess
+from skyward.provider import ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.pools import PoolManager, compute_fields
-from skyward_kernel.protocol import AskOutput, AskPrice, AskShell, OfferView, Price, Printed, Question, Shell
+from skyward_kernel.protocol import (
+    AskOutput,
+    AskPrice,
+    AskShell,
+    AskStartLog,
+    OfferView,
+    Price,
+    Printed,
+    Question,
+    Reply,
+    Shell,
+    StartLog,
+)
 from skyward_kernel.rows import KEPT, OutputRow
 
 __all__ = ["Answering", "ReadOptions"]
@@ -32,7 +44,7 @@ class Answering:
         self._pools = pools
         self._read = read
 
-    def __call__(self, question: Question) -> Price | Shell | Printed:
+    def __call__(self, question: Question) -> Reply:
         """The answer.
 
         Raises:
@@ -45,6 +57,10 @@ class Answering:
                 return self._shell(id, pool, node)
             case AskOutput(id, pool, node, task):
                 return self._printed(id, pool, node, task)
+            case AskStartLog(id, pool, node):
+                compute = self._pools.get(pool)
+                waits = any(each.rank == node and each.state == "waiting" for each in compute.snapshot().nodes)
+                return StartLog(id, compute.start_log(node), not waits)
 
     def _shell(self, id: str, pool: str, node: int) -> Shell:
         from skyward.link.login import login
@@ -55,6 +71,8 @@ class Answering:
                 return Shell(id, folder, "")
             case SSHAccess() as access:
                 return Shell(id, "", shlex.join(login(access)))
+            case ExecAccess(terminal=words) if words:
+                return Shell(id, "", shlex.join(words))
             case _:
                 raise UsageError(f"Node {node} of pool {pool!r} cannot be entered from a terminal.")
 

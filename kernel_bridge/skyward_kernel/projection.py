@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from skyward.control.costing import CellCost
 from skyward.control.decisions import DecisionEvent
-from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
-from skyward.provider import Access, LocalAccess, SSHAccess
+from skyward.control.origin import Origin
+from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView, TroubleView
+from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
 from skyward_kernel.rows import (
     KEPT,
@@ -24,6 +25,7 @@ from skyward_kernel.rows import (
     PoolRow,
     Row,
     TaskRow,
+    TroubleRow,
 )
 
 if TYPE_CHECKING:
@@ -76,15 +78,17 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
     name = snapshot.name
     pool = _steady(_pool(snapshot, recovered), before["pools"].get(name))
     nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
+    troubles = ((f"{name}/{each.rank}", _trouble(name, each)) for each in snapshot.troubles)
     gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
     tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
-    cells = ((f"{name}/{each.origin.number}.{each.origin.cell}", _cell(name, each)) for each in report.cells)
+    cells = ((f"{name}/{_cell_key(each.origin)}", _cell(name, each)) for each in report.cells)
     decisions = ((f"{name}/{event.number}", _decision(name, event)) for event in report.decisions)
     output = ((f"{name}/{piece.number}", _output(name, piece)) for piece in report.output)
     return PanelState(
         {
             "pools": {name: pool},
             "nodes": dict(nodes),
+            "troubles": dict(troubles),
             "gauges": dict(gauges),
             "tasks": dict(tasks),
             "cells": dict(cells),
@@ -157,7 +161,8 @@ def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[
 
 
 _of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=1)
-_of_task = _same_names(TaskRow, {}, left=4)
+_of_trouble = _same_names(TroubleRow, {})
+_of_task = _same_names(TaskRow, {}, left=5)
 
 
 def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
@@ -198,14 +203,21 @@ def _node(pool: str, view: NodeView) -> NodeRow:
     return NodeRow(pool, *values)
 
 
-def _way_in(access: Access | None) -> Literal["", "here", "ssh"]:
+def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
     match access:
         case LocalAccess():
             return "here"
         case SSHAccess():
             return "ssh"
+        case ExecAccess() if getattr(access, "terminal", ()):  # one in a journal may be of a version without it
+            return "exec"
         case _:
             return ""
+
+
+def _trouble(pool: str, view: TroubleView) -> TroubleRow:
+    values = _of_trouble(view)
+    return TroubleRow(pool, *values)
 
 
 def _gauge(pool: str, view: NodeView) -> GaugeRow:
@@ -230,14 +242,20 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def _task(pool: str, view: TaskView) -> TaskRow:
     origin = view.origin
-    cell = (None, "", "") if origin is None else (origin.number, origin.cell, origin.code)
+    cell = (None, "", "", False) if origin is None else (origin.number, origin.cell, origin.code, origin.former)
     values = (*_of_task(view), 0.0 if view.ended_at is None else _cents(view.cost), *cell)
     return TaskRow(pool, *values)
 
 
 def _cell(pool: str, account: CellCost) -> CellRow:
     origin = account.origin
-    return CellRow(pool, origin.number, origin.cell, origin.code, account.tasks, _cents(account.cost))
+    cost = _cents(account.cost)
+    return CellRow(pool, origin.number, origin.cell, origin.code, origin.former, account.tasks, cost)
+
+
+def _cell_key(origin: Origin) -> str:
+    """What tells a cell from every other; one that ran in another kernel may have the number of one of this one."""
+    return f"{origin.number}.{origin.cell}{'*' * origin.former}"
 
 
 def _cents(usd: float) -> float:

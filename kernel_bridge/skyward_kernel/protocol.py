@@ -26,6 +26,7 @@ __all__ = [
     "AskOutput",
     "AskPrice",
     "AskShell",
+    "AskStartLog",
     "Attach",
     "CancelCell",
     "CancelTask",
@@ -44,11 +45,12 @@ __all__ = [
     "Scale",
     "Shell",
     "Snapshot",
+    "StartLog",
     "StopAll",
     "StopPool",
 ]
 
-VERSION = 2
+VERSION = 3
 STATE_COMM = "skyward.state"
 """Id of the comm that the kernel speaks on. It is never opened: the panel listens for its messages."""
 
@@ -152,9 +154,20 @@ class Printed:
     kind: Literal["printed"] = "printed"
 
 
-type Reply = Answer | Price | Shell | Printed
+@dataclass(frozen=True, slots=True)
+class StartLog:
+    """To `AskStartLog`: all that is known of how a node started; it may go on unless that is `over`."""
 
-REPLIES = (Answer, Price, Shell, Printed)
+    id: str
+    text: str
+    over: bool
+    version: int = VERSION
+    kind: Literal["start-log"] = "start-log"
+
+
+type Reply = Answer | Price | Shell | Printed | StartLog
+
+REPLIES = (Answer, Price, Shell, Printed, StartLog)
 
 MESSAGES = (Snapshot, Delta, *REPLIES)
 
@@ -277,9 +290,16 @@ class AskOutput(_ToPool):
     kind: Literal["ask-output"] = "ask-output"
 
 
-type Question = AskPrice | AskShell | AskOutput
+@dataclass(frozen=True, slots=True)
+class AskStartLog(_ToNode):
+    """Send what a node said while it started, the last few times: `%sky logs NAME NODE`. Answered with `StartLog`."""
 
-QUESTIONS = (AskPrice, AskShell, AskOutput)
+    kind: Literal["ask-start-log"] = "ask-start-log"
+
+
+type Question = AskPrice | AskShell | AskOutput | AskStartLog
+
+QUESTIONS = (AskPrice, AskShell, AskOutput, AskStartLog)
 """Commands that change nothing."""
 
 type Command = (

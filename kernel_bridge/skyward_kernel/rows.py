@@ -21,6 +21,7 @@ __all__ = [
     "PoolRow",
     "Row",
     "TaskRow",
+    "TroubleRow",
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
@@ -60,7 +61,10 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can."""
+    """A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can.
+
+    While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known.
+    """
 
     pool: str
     machine: int
@@ -74,7 +78,30 @@ class NodeRow:
     slots: int
     busy: int
     asked_at: float | None
-    way_in: Literal["", "here", "ssh"]
+    phase_at: float | None
+    usual: float | None
+    way_in: Literal["", "here", "ssh", "exec"]
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleRow:
+    """A node that did not come up, by its rank: the phase, why, and the last lines that it printed.
+
+    It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of
+    any number); unless it was given up.
+    """
+
+    pool: str
+    rank: int
+    group: str
+    phase: str
+    reason: str
+    lines: tuple[str, ...]
+    at: float
+    attempt: int
+    attempts: int
+    retry_at: float | None
+    gave_up: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +118,8 @@ class GaugeRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins.
+    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether
+    that ran in a kernel before this one.
 
     `cost`: USD, once it is over; while it runs, it grows with time alone.
     """
@@ -111,6 +139,7 @@ class TaskRow:
     cell: int | None
     cell_id: str
     code: str
+    former: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +194,16 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait."""
+    """What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait.
+
+    `former`: whether the cell ran in a kernel before this one.
+    """
 
     pool: str
     cell: int
     cell_id: str
     code: str
+    former: bool
     tasks: int
     cost: float
 
@@ -193,11 +226,14 @@ class OrphanRow:
     attachable: bool
 
 
-type Row = PoolRow | NodeRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | CellRow | OrphanRow
+type Row = (
+    PoolRow | NodeRow | TroubleRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | CellRow | OrphanRow
+)
 
 ROWS: Mapping[str, type] = {
     "pools": PoolRow,
     "nodes": NodeRow,
+    "troubles": TroubleRow,
     "gauges": GaugeRow,
     "tasks": TaskRow,
     "decisions": DecisionRow,

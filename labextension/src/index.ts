@@ -13,9 +13,11 @@ import { icon } from './icon';
 import { equivalent, Wish } from './model/equivalent';
 import { PanelModel } from './model/panel';
 import { PoolRow } from './protocol';
+import { openStartLog } from './startlog';
 import { startTerminal } from './terminal';
 import { Actions, SkywardPanel } from './view/panel';
 import { StatusItem } from './view/status';
+import { giveWidth } from './width';
 
 const ID = 'skyward-panel:plugin';
 
@@ -107,6 +109,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
       stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
       stopAll: () => void stop({ kind: 'stop-all' }, model.pools),
       insertRecovered: pool => insertCell(tracker, recovered(pool.name)),
+      openLog: (pool, node) => {
+        if (model.link) {
+          openStartLog(app, model.link, pool, node, trans);
+        }
+      },
       openTerminal: app.serviceManager.terminals.isAvailable()
         ? (pool, node) => void openTerminal(pool, node)
         : null
@@ -118,6 +125,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     panel.title.caption = trans.__('Skyward: pools of this notebook');
     app.shell.add(panel, 'left', { rank: 600 });
     restorer?.add(panel, panel.id);
+    void app.restored.then(() => {
+      if (panel.isVisible) {
+        giveWidth(panel, true);
+      }
+      panel.onShown = () => window.requestAnimationFrame(() => giveWidth(panel, false));
+    });
 
     const hasNotebook = () => tracker.currentWidget !== null;
     app.commands.addCommand(COMMANDS.show, {

@@ -1,6 +1,6 @@
 // Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.
 
-export const VERSION = 2;
+export const VERSION = 3;
 export const STATE_COMM = 'skyward.state';
 export const COMMAND_TARGET = 'skyward.command';
 
@@ -33,7 +33,7 @@ export interface PoolRow {
   recovered: number;
 }
 
-/** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. */
+/** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. */
 export interface NodeRow {
   pool: string;
   machine: number;
@@ -47,7 +47,24 @@ export interface NodeRow {
   slots: number;
   busy: number;
   asked_at: number | null;
-  way_in: '' | 'here' | 'ssh';
+  phase_at: number | null;
+  usual: number | null;
+  way_in: '' | 'here' | 'ssh' | 'exec';
+}
+
+/** A node that did not come up, by its rank: the phase, why, and the last lines that it printed. It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of any number); unless it was given up. */
+export interface TroubleRow {
+  pool: string;
+  rank: number;
+  group: string;
+  phase: string;
+  reason: string;
+  lines: string[];
+  at: number;
+  attempt: number;
+  attempts: number;
+  retry_at: number | null;
+  gave_up: boolean;
 }
 
 /** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. */
@@ -60,7 +77,7 @@ export interface GaugeRow {
   gpu_memory: number | null;
 }
 
-/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins. `cost`: USD, once it is over; while it runs, it grows with time alone. */
+/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether that ran in a kernel before this one. `cost`: USD, once it is over; while it runs, it grows with time alone. */
 export interface TaskRow {
   pool: string;
   number: number;
@@ -77,6 +94,7 @@ export interface TaskRow {
   cell: number | null;
   cell_id: string;
   code: string;
+  former: boolean;
 }
 
 /** A decision about the number of nodes, with what it was made from. */
@@ -123,12 +141,13 @@ export interface OutputRow {
   text: string;
 }
 
-/** What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait. */
+/** What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait. `former`: whether the cell ran in a kernel before this one. */
 export interface CellRow {
   pool: string;
   cell: number;
   cell_id: string;
   code: string;
+  former: boolean;
   tasks: number;
   cost: number;
 }
@@ -217,6 +236,15 @@ export interface Printed {
   rows: OutputRow[];
   version: number;
   kind: 'printed';
+}
+
+/** To `AskStartLog`: all that is known of how a node started; it may go on unless that is `over`. */
+export interface StartLog {
+  id: string;
+  text: string;
+  over: boolean;
+  version: number;
+  kind: 'start-log';
 }
 
 /** Send a snapshot. */
@@ -317,10 +345,19 @@ export interface AskOutput {
   kind: 'ask-output';
 }
 
+/** Send what a node said while it started, the last few times: `%sky logs NAME NODE`. Answered with `StartLog`. */
+export interface AskStartLog {
+  id: string;
+  pool: string;
+  node: number;
+  kind: 'ask-start-log';
+}
+
 /** The rows of each table. */
 export interface Tables {
   pools: PoolRow;
   nodes: NodeRow;
+  troubles: TroubleRow;
   gauges: GaugeRow;
   tasks: TaskRow;
   decisions: DecisionRow;
@@ -336,7 +373,8 @@ export type Message =
   | Answer
   | Price
   | Shell
-  | Printed;
+  | Printed
+  | StartLog;
 
 export type Command =
   | Refresh
@@ -351,4 +389,5 @@ export type Command =
   | Reap
   | AskPrice
   | AskShell
-  | AskOutput;
+  | AskOutput
+  | AskStartLog;

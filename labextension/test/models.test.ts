@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import cases from './equivalents.json';
+import { outlook, progress } from '../src/model/booting';
 import { chart, SPAN } from '../src/model/chart';
 import { equivalent, Wish } from '../src/model/equivalent';
 import { duration, money, share, spentBy } from '../src/model/format';
@@ -8,7 +9,7 @@ import { nodesInOrder, outputLines, tally, tasksInOrder, title } from '../src/mo
 import { accounts } from '../src/model/money';
 import { lasts, perHour } from '../src/model/price';
 import { visible } from '../src/model/window';
-import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow } from '../src/protocol';
+import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow, TroubleRow, VERSION } from '../src/protocol';
 
 describe('numbers', () => {
   it('are written as people read them', () => {
@@ -39,7 +40,7 @@ describe('what another process has left behind', () => {
 
 describe('prices', () => {
   const price = (least: number, most: number): Price => ({
-    kind: 'price', version: 2, id: '1', min: 1, max: 3, least, most, offers: []
+    kind: 'price', version: VERSION, id: '1', min: 1, max: 3, least, most, offers: []
   });
 
   it('are told for the fewest and the most nodes', () => {
@@ -140,6 +141,35 @@ describe('nodes', () => {
     const nodes = [node(3, 'stopping'), node(10, 'active'), node(2, 'active', 'aws h100')];
     expect(nodesInOrder(nodes).map(each => each.rank)).toEqual([2, 10, 3]);
     expect(nodesInOrder(nodes, 'GPU h100').map(each => each.rank)).toEqual([2]);
+  });
+});
+
+describe('a node that boots', () => {
+  const node = (phase_at: number | null, usual: number | null) => ({ phase: 'deps', phase_at, usual }) as NodeRow;
+
+  it('is told against the usual time of its phase, if that is known', () => {
+    expect(progress(node(1000, 70), 1035)).toEqual({ elapsed: '0:35', usual: '1:10', part: 0.5, late: false });
+    expect(progress(node(1000, null), 1041)).toEqual({ elapsed: '0:41', usual: '', part: null, late: false });
+    expect(progress(node(1000, 0.4), 1041)?.usual).toBe('');
+    expect(progress(node(1000, 10), 1041)).toMatchObject({ part: 1, late: true });
+    expect(progress(node(null, 10), 1041)).toBeNull();
+  });
+});
+
+describe('a node that did not come up', () => {
+  const words = { __: (text: string, ...values: (string | number)[]) => text.replace(/%(\d)/g, (_, n) => `${values[n - 1]}`) };
+  const trouble = (other: Partial<TroubleRow>) =>
+    ({ attempt: 2, attempts: 3, retry_at: null, gave_up: false, ...other }) as TroubleRow;
+
+  it.each([
+    [{ retry_at: 1011.2 }, 'Retrying in 12 s (2 of 3)'],
+    [{ retry_at: 999 }, 'Trying again (2 of 3)'],
+    [{}, 'Trying again (2 of 3)'],
+    [{ attempts: 0, attempt: 7 }, 'Trying again (try 7)'],
+    [{ gave_up: true, attempt: 4 }, 'Gave up after 3 tries'],
+    [{ gave_up: true }, 'Gave up after 1 try']
+  ])('%j: %s', (row, says) => {
+    expect(outlook(trouble(row), 1000, words)).toBe(says);
   });
 });
 

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 
 import { Store } from '../src/model/store';
-import { Delta, KEPT, Snapshot } from '../src/protocol';
+import { Delta, KEPT, Snapshot, VERSION } from '../src/protocol';
 
 function snapshot(seq: number, tables: object, session = 's'): Snapshot {
-  return { kind: 'snapshot', version: 2, session, seq, form: [], tables: tables as Snapshot['tables'] };
+  return { kind: 'snapshot', version: VERSION, session, seq, form: [], tables: tables as Snapshot['tables'] };
 }
 
 function delta(seq: number, tables: object, gone: Delta['gone'] = {}, session = 's'): Delta {
-  return { kind: 'delta', version: 2, session, seq, gone, tables: tables as Delta['tables'] };
+  return { kind: 'delta', version: VERSION, session, seq, gone, tables: tables as Delta['tables'] };
 }
 
 const node = (pool: string, rank: number) => ({ [`${pool}/${rank}`]: { pool, rank, machine: rank } });
@@ -41,7 +41,7 @@ describe('the store', () => {
   it('takes nothing before the first snapshot, and nothing of another version', () => {
     const store = new Store();
     expect(store.apply(delta(1, {}))).toBe('gap');
-    expect(store.apply({ ...snapshot(1, { pools: { a: {} } }), version: 3 })).toBe('foreign');
+    expect(store.apply({ ...snapshot(1, { pools: { a: {} } }), version: VERSION + 1 })).toBe('foreign');
     expect(store.rows.pools.size).toBe(0);
   });
 

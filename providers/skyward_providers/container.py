@@ -52,6 +52,9 @@ done
 """
 """Ends where there was nobody for 60 s, and soon where a worker has been and gone. It does not look like one itself."""
 
+_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
+"""What a person types into: not every image has the better one."""
+
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,20}")
 
 
@@ -239,6 +242,7 @@ class _ContainerProvider:
             f"container {name}",
             grace=settings.grace,
             python=settings.python,
+            terminal=(*self._engine.words, "exec", "-it", name, "sh", "-c", _SHELL),
         )
         return Instance(
             name,

@@ -36,6 +36,9 @@ __all__ = ["Local"]
 _ENTER = "import os, sys; os.closerange(3, os.sysconf('SC_OPEN_MAX')); os.execvp(sys.argv[1], sys.argv[1:])"
 """Runs a command without our descriptors: what stays must not keep the far ends of our pipes open."""
 
+_SHELL = 'cd "$1" && exec "${SHELL:-sh}"'
+"""What a person types into, in the folder of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Local:
@@ -145,7 +148,8 @@ class _LocalProvider:
             return LocalAccess(host, str(directory))
         # Entered like any machine that stays: by a command, and that of this machine only runs what it is given.
         command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes")
-        return ExecAccess(command, f"this machine ({directory.name})", str(directory), python=sys.executable)
+        name, folder = f"this machine ({directory.name})", str(directory)
+        return ExecAccess(command, name, folder, python=sys.executable, terminal=("sh", "-c", _SHELL, "sh", folder))
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """The machine, which is up from the start. One that outlived another process is its directory."""

@@ -1,12 +1,13 @@
 """Bootstraps a node: sends the script of a plan, then what the node lacks, and says how the phases go."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
 from skyward.bootstrap.events import Event, Missing, Phase, PhaseEvent, Ready, Waiting, read_event
 from skyward.bootstrap.plan import Plan
-from skyward.bootstrap.script import GRACE, command, limits, script
+from skyward.bootstrap.script import GRACE, command, limits, log_command, script
 from skyward.bootstrap.send import contents, packs, receive_command
 from skyward.errors import NodeStartError
 
@@ -20,6 +21,9 @@ _ATTEMPTS = 4
 
 _LINES = 20
 
+_LOG_WITHIN = 10.0
+"""Seconds that a node has to say all that a phase has printed that failed there."""
+
 
 class BootstrapError(NodeStartError):
     """The environment of a node could not be made. The message names the phase and ends with its last lines.
@@ -29,8 +33,8 @@ class BootstrapError(NodeStartError):
         lines: the last that it printed.
     """
 
-    def __init__(self, message: str, phase: Phase | None = None, lines: tuple[str, ...] = ()) -> None:
-        super().__init__("\n".join((f"{message}:" if lines else message, *lines)))
+    def __init__(self, message: str, phase: Phase | None = None, lines: tuple[str, ...] = (), log: str = "") -> None:
+        super().__init__("\n".join((f"{message}:" if lines else message, *lines)), log)
         self.phase = phase
         self.lines = lines
 
@@ -124,7 +128,7 @@ class _Bootstrap:
                 case [*_, Ready() as ready] if status == 0:
                     return ready
                 case [*_, PhaseEvent(event="failed") as failed]:
-                    raise _failure(failed)
+                    raise _failure(failed, await self._whole_log(failed.phase))
             if status is None:
                 raise BootstrapError(f"the node died {self._where()}", self._phase)
             raise BootstrapError(f"the bootstrap ended with status {status} {self._where()}", self._phase, said)
@@ -181,6 +185,14 @@ class _Bootstrap:
                 raise BootstrapError(f"the node could not take files (status {done.status})", None, said)
         sent.update(lacking)
 
+    async def _whole_log(self, phase: Phase) -> str:
+        """All that a phase has printed, as far as it is kept; empty where it cannot be had any more."""
+        lines: list[str] = []
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(_LOG_WITHIN):
+                await self._executor.run(log_command(self._plan, phase), b"", lines.append)
+        return "\n".join(lines)
+
     def _where(self) -> str:
         if self._waiting:
             return "while it waited for another bootstrap of the same environment"
@@ -190,7 +202,7 @@ class _Bootstrap:
         return BootstrapError(f"the bootstrap was given up after {seconds:.0f} s {self._where()}", self._phase)
 
 
-def _failure(event: PhaseEvent) -> BootstrapError:
+def _failure(event: PhaseEvent, log: str) -> BootstrapError:
     how = f"ran past its {event.deadline:.0f} s" if event.late else f"failed (status {event.status})"
     took = f" after {event.elapsed:.0f} s" if event.elapsed >= 1 and not event.late else ""
-    return BootstrapError(f"bootstrap phase {event.phase!r} {how}{took}", event.phase, event.lines)
+    return BootstrapError(f"bootstrap phase {event.phase!r} {how}{took}", event.phase, event.lines, log)

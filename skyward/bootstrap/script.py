@@ -12,7 +12,7 @@ from skyward.bootstrap.events import PHASES, Phase
 from skyward.bootstrap.names import normalised, requirement_name
 from skyward.bootstrap.plan import Plan
 
-__all__ = ["GRACE", "command", "limits", "script"]
+__all__ = ["GRACE", "command", "limits", "log_command", "script"]
 
 GRACE = 20.0
 """Seconds past a deadline in which the script itself says so, before whoever drives it gives it up."""
@@ -22,6 +22,8 @@ _SHORT: Mapping[Phase, int] = {"env": 60, "uv": 300, "skyward": 180, "includes":
 
 _REFERENCE = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\})")
 _END = "END_OF_THIS"
+
+_LOG_BYTES = 256 * 1024
 
 
 def limits(plan: Plan) -> dict[Phase, int]:
@@ -44,6 +46,12 @@ def command(plan: Plan, text: str) -> str:
     name = f'"$root/run/{hashlib.sha256(text.encode()).hexdigest()[:12]}.sh"'
     steps = f'mkdir -p "$root/run" && cat >{name}.$$ && mv -f {name}.$$ {name} && exec sh {name}'
     return f"sh -c {shlex.quote(f'umask 077; {root(plan.directory)}; {steps}')}"
+
+
+def log_command(plan: Plan, phase: Phase) -> str:
+    """The command that prints what a phase has printed, the last of it where that is much."""
+    steps = f'tail -c {_LOG_BYTES} "$root/logs/{plan.image_hash}/{phase}"'
+    return f"sh -c {shlex.quote(f'{root(plan.directory)}; {steps}')}"
 
 
 def root(directory: str | None) -> str:

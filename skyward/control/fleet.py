@@ -36,6 +36,7 @@ class Fleet:
 
     Attributes:
         nodes: those that have a machine, by rank.
+        boots: how they start, and have.
         entering, entered: nodes that another process has started: those that we are about to enter, and have entered.
     """
 
@@ -50,6 +51,7 @@ class Fleet:
         self.nodes: dict[int, Node] = {}
         self.clustering = clustering
         self.entering = self.entered = 0
+        self.boots = next(iter(launchers.values())).boots
         self._launchers = launchers
         self._tell = tell
         self._heard = heard
@@ -73,8 +75,9 @@ class Fleet:
                 self._starting[machine] = self._spawn(self._bring_up(machine, rank))
             case machines.Activate():
                 self.announce(total)
-            case machines.Left(rank):
-                self.nodes.pop(rank, None)
+            case machines.Left(rank, reason, again):
+                if self.nodes.pop(rank, None) is None and again:
+                    self.boots.refused(rank, reason)
             case machines.Terminate(machine, reason):
                 self._spawn(self._give_back(machine, reason))
             case _:

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import os
 import re
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from skyward.bootstrap import Plan, client_settings
+from skyward.control.booting import Boots
 from skyward.control.costing import Terms
 from skyward.control.node import Node, OnEvent, OnLost
 from skyward.control.offered import Offered, find_offers, provider_config
@@ -37,9 +39,13 @@ class Launcher:
     Attributes:
         provider_name: of the preferred place.
         notes: what the provider has to say about the spec.
+        boots: how the nodes of the pool start.
     """
 
-    def __init__(self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options, roll: Roll) -> None:
+    def __init__(
+        self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options, roll: Roll, boots: Boots
+    ) -> None:
+        self.boots = boots
         self.nodes = Nodes.of(specs[0].nodes)
         self.provider_name = provider_config(specs[0]).name
         self.notes: tuple[str, ...] = ()
@@ -160,9 +166,12 @@ class Launcher:
         token = self._record.asking(entry)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
         self._roll.asking += 1
+        asked = time.monotonic()
         try:
             self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
             self._record.came(entry, token, self._clusters[place], instances)
+            if instances:
+                self.boots.came(place.provider, time.monotonic() - asked)
             self._instances.update((instance.id, place) for instance in instances)
             self._roll.known.update(instance.id for instance in instances)
         except Exception:
@@ -227,8 +236,19 @@ class Launcher:
         Raises:
             NodeStartError: it did not come up.
         """
+        self.boots.begin(node.boot)
+        try:
+            await self._start(node)
+        except Exception as error:
+            self.boots.failed(node.boot, error)
+            raise
+        self.boots.up(node.boot, self._instances[node.instance.id].provider)
+
+    async def _start(self, node: Node) -> None:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
-        await node.start(self._environment(node), timeout, await self._plan(node))
+        plan = await self._plan(node)
+        node.boot.image = "" if plan is None else plan.image_hash
+        await node.start(self._environment(node), timeout, plan)
         if node.standing is not None:
             self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
 
@@ -342,8 +362,8 @@ class Launcher:
 
 def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
     """What gets the machines of each group of one pool."""
-    roll = Roll()
-    return {group: Launcher(record, group, specs, options, roll) for group, specs in groups.items()}
+    roll, boots = Roll(), Boots(record)
+    return {group: Launcher(record, group, specs, options, roll, boots) for group, specs in groups.items()}
 
 
 def _resources(offered: Offered) -> Mapping[str, float]:

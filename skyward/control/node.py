@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyward.bootstrap import Facts, PhaseEvent, Plan
+from skyward.control.booting import Boot
 from skyward.control.costing import FREE
 from skyward.control.work import Work
 from skyward.errors import NodeStartError
@@ -75,6 +76,7 @@ class Node:
         standing: its worker, where another process has started it.
 
     Attributes:
+        boot: how it starts, or did.
         standing: how another process can enter its worker; None where it cannot.
         received: bytes of blobs that were brought to it.
         sent: those of them that were sent from here.
@@ -100,6 +102,7 @@ class Node:
         self.machine = machine
         self.instance = instance
         self.address = ""
+        self.boot = Boot(rank, machine)
         self.phase = "requested"
         self.received = self.sent = 0
         self.spreading: Spreading | None = None
@@ -137,7 +140,7 @@ class Node:
             raise ValueError(f"instance {self.instance.id} is not running")
         # A local worker is never out of reach: where a connection to it breaks, it is gone.
         silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
-        self.phase = "worker"
+        self.phase = self.boot.enter("worker" if isinstance(access, LocalAccess) else "connecting")
         secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
         if self.standing is not None:
             self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
@@ -148,7 +151,7 @@ class Node:
         self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
-        self.phase = "joining"
+        self.phase = self.boot.enter("joining")
         self._bulk = BulkPath(hello.bulk, self._token, f"{self.instance.id}", grace)
         self._channel = Channel(hello.address, self._token, silence, self._heard, self._lost, dial=hello.dial)
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
@@ -161,7 +164,7 @@ class Node:
             await self._channel.connect()
         if hello.directory:
             self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
-        self.phase = "ready"
+        self.phase = self.boot.enter("ready")
 
     def _heard(self, event: Event) -> None:
         match event:
@@ -189,8 +192,7 @@ class Node:
             self._on_event(self, event)
 
     def _report(self, event: PhaseEvent) -> None:
-        if event.event == "started":
-            self.phase = event.phase
+        self.phase = self.boot.heard(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())
@@ -279,6 +281,7 @@ class Node:
                 len(work.feeders),
                 work.timeout,
                 share,
+                "" if work.origin is None else work.origin.label,
             )
         )
 

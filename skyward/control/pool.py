@@ -76,6 +76,7 @@ class Pool:
         )
         self._arrived, self.log = self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
+        self.boots = self._fleet.boots
         self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()

@@ -97,6 +97,10 @@ class Reconciler:
         """Whether a node of the group is up, coming or going, or was not given up."""
         return group not in self._given_up.values() or any(machine.group == group for machine in self.book)
 
+    def attempts(self, rank: int) -> tuple[int, int]:
+        """Machines for a rank that failed in a row, and requests."""
+        return self._failures.get(rank, 0), self._refusals.get(rank, 0)
+
     def effective(self, group: str) -> int:
         """Nodes that take tasks, or will."""
         return self.book.count(group, "active") + self.book.count(group, "booting")

@@ -102,8 +102,10 @@ class TaskRecord:
         return tuple(piece for piece in self._output if piece.number > after)
 
     def of_cell(self, number: int) -> tuple[int, ...]:
-        """The tasks of a cell that are not over."""
-        return tuple(task for task, work in self._works.items() if work.origin and work.origin.number == number)
+        """The tasks of a cell that are not over: of one of this client, where it has one of that number with any."""
+        found = [each for each in self._works.items() if each[1].origin and each[1].origin.number == number]
+        ours = [task for task, work in found if work.origin and not work.origin.former]
+        return tuple(ours or (task for task, _ in found))
 
     def cells(self) -> tuple[CellCost, ...]:
         """What the cells have cost whose tasks these are."""

@@ -3,6 +3,7 @@
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward.control.origin import Origin
 from skyward.control.run import Runner, follow
 from skyward.control.streams import RemoteIterator, StreamBuffer
 from skyward.control.work import TaskFuture, Work
@@ -78,6 +79,7 @@ class RecoveredTask:
     Attributes:
         name: of its function.
         number: of the task, in its pool.
+        origin: the cell that sent it; None where none did.
         future: its result; for a generator function what that returned, at the end of the stream.
     """
 
@@ -87,6 +89,7 @@ class RecoveredTask:
         nothing = Outgoing(Payload(b""), {})
         self.work = Work(PreparedCode(b"", nothing, known.name), nothing, TaskFuture(), self._printed)
         self.work.task, self.work.running = known.task, True
+        self.origin = self.work.origin = Origin.of_former(known.label)
         if known.stream:
             self.work.stream = StreamBuffer()
         self._run = follow(runner, self.work)

@@ -10,7 +10,7 @@ from skyward.control.origin import Origin
 from skyward.metrics import NodeMetrics
 from skyward.provider import Access, ExecAccess, SSHAccess
 
-__all__ = ["NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView"]
+__all__ = ["NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView", "TroubleView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class NodeView:
         kind: what the machine is: provider, type, zone and market.
         asked_at: when it was asked for, in Unix time; None for not yet.
         access: how its machine is entered; None before that is known.
+        phase_at: when it came into its phase, in Unix time; None once it is up.
+        usual: seconds that this phase usually takes; None where none has been seen.
     """
 
     rank: int
@@ -49,11 +51,40 @@ class NodeView:
     kind: str = ""
     asked_at: float | None = None
     access: Access | None = field(default=None, repr=False)
+    phase_at: float | None = None
+    usual: float | None = None
 
     @property
     def outlives(self) -> bool:
         """Whether it runs on for a while when the process that has the pool ends."""
         return isinstance(self.access, SSHAccess | ExecAccess)
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleView:
+    """A node that did not come up, and is tried again, or was given up.
+
+    Attributes:
+        phase: in which it failed.
+        reason: in one line.
+        lines: the last that it printed.
+        at: when, in Unix time.
+        attempt: the number of the next try, or of the one that is under way.
+        attempts: after how many it is given up; 0 for never.
+        retry_at: when it is tried again, in Unix time; None while it is tried, and where it was given up.
+        gave_up: whether it is not tried any more, until the pool is resized.
+    """
+
+    rank: int
+    group: str
+    phase: str
+    reason: str
+    lines: tuple[str, ...]
+    at: float
+    attempt: int
+    attempts: int
+    retry_at: float | None
+    gave_up: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +97,7 @@ class PoolSnapshot:
         spent, per_hour, budget: USD; `budget` is None for no limit.
         at: Unix time of this snapshot.
         failure: why nodes cannot be had, or paid; empty while they can.
+        troubles: nodes that did not come up, the first few by rank.
     """
 
     name: str
@@ -85,6 +117,7 @@ class PoolSnapshot:
     budget: float | None = None
     at: float = 0.0
     failure: str = ""
+    troubles: tuple[TroubleView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

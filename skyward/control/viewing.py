@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 
+from skyward.control.booting import REQUESTED, Boots
 from skyward.control.launching import Launcher
 from skyward.control.lifecycle import PoolState
 from skyward.control.machines import Machine, MachineBook
@@ -10,6 +11,7 @@ from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
 from skyward.control.record import unix_offset
 from skyward.control.snapshot import NodeView, PoolSnapshot
+from skyward.control.troubles import troubles
 
 __all__ = ["view"]
 
@@ -33,8 +35,10 @@ def view(
     groups = plane.groups.values()
     order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]
     views = []
+    boots = next((launcher.boots for launcher in launchers.values()), None)
     for machine in order:
         node = nodes.get(machine.rank) if machine.id in seated else None
+        waits = seated.get(machine.id) == "waiting"
         views.append(
             NodeView(
                 rank=machine.rank,
@@ -53,6 +57,8 @@ def view(
                 kind=str(machine.place) if machine.place is not None else "",
                 asked_at=machine.asked[0] + since if machine.asked else None,
                 access=None if node is None else node.instance.access,
+                phase_at=(machine.since if node is None else node.boot.since) + since if waits else None,
+                usual=_usual(machine, node, boots) if waits and boots is not None else None,
             )
         )
     return PoolSnapshot(
@@ -73,10 +79,19 @@ def view(
         budget=plane.ledger.budget,
         at=now + since,
         failure=plane.failure,
+        troubles=() if over or boots is None else troubles(plane, boots, now, since),
     )
 
 
 def _phase(machine: Machine, node: Node | None) -> str:
     if node is not None:
         return node.phase
-    return "queued" if machine.state == "QUEUED" else "requested"
+    return "queued" if machine.state == "QUEUED" else REQUESTED
+
+
+def _usual(machine: Machine, node: Node | None, boots: Boots) -> float | None:
+    """Seconds that a machine usually takes for what it is doing."""
+    if machine.place is None:
+        return None
+    image = "" if node is None else node.boot.image
+    return boots.usual.of(machine.place.provider, image, _phase(machine, node))

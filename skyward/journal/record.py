@@ -84,6 +84,14 @@ class PoolRecord:
         """What the machines of one place shared is gone, and so are they."""
         self._journal.forget_cluster(number)
 
+    def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
+        """Seconds that the phases of the latest starts of any pool took."""
+        return self._journal.took(provider, image)
+
+    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+        """A node is up whose phases took so long; of each, the last `keep` are kept."""
+        self._journal.add_took(provider, image, seconds, keep)
+
     # Whose it is.
 
     def renew(self) -> None:

@@ -4,7 +4,7 @@ import os
 import pickle
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,8 +35,14 @@ CREATE TABLE IF NOT EXISTS machines (
     cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE, id TEXT NOT NULL, instance BLOB NOT NULL,
     worker BLOB, PRIMARY KEY (cluster, id)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS took (
+    provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
+) STRICT;
 """
 _VERSION = 1
+
+_MOST_TOOK = 5000
+"""Rows that are kept of how long phases took: those of images that nobody uses any more fall off the end."""
 
 
 class Journal:
@@ -157,7 +163,27 @@ class Journal:
         """A machine was given back."""
         self._write("DELETE FROM machines WHERE cluster = ? AND id = ?", number, instance)
 
+    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+        """Phases of the start of a node took so long. Of each, the last `keep` are kept."""
+        of_phase = "provider = ? AND image = ? AND phase = ?"
+        latest = f"SELECT rowid FROM took WHERE {of_phase} ORDER BY rowid DESC LIMIT ?"
+        statements: list[tuple[str, Sequence[object]]] = []
+        for phase, took in seconds.items():
+            key = provider, image, phase
+            statements.append(("INSERT INTO took VALUES (?, ?, ?, ?)", (*key, took)))
+            statements.append((f"DELETE FROM took WHERE {of_phase} AND rowid NOT IN ({latest})", (*key, *key, keep)))
+        statements.append(("DELETE FROM took WHERE rowid <= (SELECT max(rowid) FROM took) - ?", (_MOST_TOOK,)))
+        self._write_all(statements)
+
     # Reading.
+
+    def took(self, provider: str, image: str) -> dict[str, list[float]]:
+        """Seconds that the phases of the latest starts took, the latest last."""
+        found: dict[str, list[float]] = {}
+        chosen = "SELECT phase, seconds FROM took WHERE provider = ? AND image = ? ORDER BY rowid"
+        for phase, seconds in self._read(chosen, provider, image):
+            found.setdefault(phase, []).append(seconds)
+        return found
 
     def pools(self, name: str | None = None) -> list[PoolEntry]:
         """The pools on record, the one opened last coming last; those of one `name`, if it is given."""

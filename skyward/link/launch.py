@@ -85,7 +85,7 @@ class LocalWorker:
                 process.kill()
             await process.wait()
             if isinstance(error, (TimeoutError, ValueError)):
-                raise NodeStartError(_did_not_come_up(process, within, log)) from None
+                raise _did_not_come_up(process, within, log) from None
             raise
 
     async def exited(self) -> str:
@@ -124,11 +124,12 @@ async def _hear(process: asyncio.subprocess.Process, within: float) -> Hello:
     return Hello(words["address"], words["bulk"], words["pid"], words["address"])
 
 
-def _did_not_come_up(process: asyncio.subprocess.Process, within: float, log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-    if process.returncode == -signal.SIGKILL and not lines:
-        return f"the worker said nothing for {within:.0f} s after it was started"
-    return "\n".join((f"the worker ended as it started (status {process.returncode}):", *lines))
+def _did_not_come_up(process: asyncio.subprocess.Process, within: float, log: Path) -> NodeStartError:
+    said = log.read_text(errors="replace")
+    if process.returncode == -signal.SIGKILL and not said:
+        return NodeStartError(f"the worker said nothing for {within:.0f} s after it was started")
+    lines = said.splitlines()[-_LOG_LINES:]
+    return NodeStartError("\n".join((f"the worker ended as it started (status {process.returncode}):", *lines)), said)
 
 
 def _source_root() -> str:

@@ -42,6 +42,7 @@ LEASE_BEYOND_GRACE = 30.0
 _FINISHES_WITHIN = 600.0
 """Seconds that a worker has for its tasks when its lease is over, and no more (`worker.lease`)."""
 
+_LOG_LINES = 20
 _STOP_WITHIN = 5.0
 _WATCH_AGAIN = 0.2
 
@@ -89,7 +90,7 @@ export SKYWARD_SCRATCH="$node"
 until [ -s ../hello ] && [ -s ../pid ]; do
   if [ -s ../status ]; then
     echo "the worker ended as it started (status $(cat ../status)):"
-    tail -n 20 ../log
+    tail -c 65536 ../log
     exit 3
   fi
   sleep 0.02 || sleep 1
@@ -162,6 +163,8 @@ class SSHWorker:
         )
         try:
             python, variables = await _prepare(access, link, plan, report)
+            if report is not None:
+                report(PhaseEvent("started", "worker"))
             async with asyncio.timeout(within):
                 hello = await _start(access, link, {**variables, **environment}, node, python)
             for sentence in Mismatches(Facts(hello.python, python, {}, {}), access.target).at_join():
@@ -171,7 +174,8 @@ class SSHWorker:
             full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
             await to_the_end(_stop(access, link, node))
             if full:
-                raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full) from None
+                log = error.log if isinstance(error, NodeStartError) else ""
+                raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full, log) from None
             if isinstance(error, TimeoutError):
                 raise NodeStartError(f"the worker on {access.target} did not come up within {within:.0f} s") from None
             if isinstance(error, LinkError):
@@ -306,7 +310,9 @@ async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, 
     )
     done = await link.run("sh", script.encode())  # as its input: what a command says, others on the machine can see
     if done.status:
-        raise NodeStartError((done.out + done.err).strip() or f"the worker did not start (status {done.status})")
+        said = (done.out + done.err).strip()
+        head, *lines = said.splitlines() or [f"the worker did not start (status {done.status})"]
+        raise NodeStartError("\n".join((head, *lines[-_LOG_LINES:])), said)
     words = json.loads(done.out.splitlines()[-1])
     inside = _interpreter(words["pid"])
     dial, bulk = [await link.tunnel(*_split(words[each]), inside) for each in ("address", "bulk")]

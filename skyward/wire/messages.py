@@ -102,6 +102,7 @@ class Submit:
         inputs: how many of the arguments are streams fed by the client.
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
+        label: what the client knows the task by; kept for whoever attaches to the pool.
     """
 
     task: int
@@ -113,6 +114,7 @@ class Submit:
     inputs: int = 0
     timeout: float | None = None
     share: tuple[int, int] | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,9 @@ class Shutdown:
     """End the worker process, after a `Farewell`. What runs is interrupted."""
 
 
-type Command = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown
+ToNode = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown
+
+type Command = ToNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +315,14 @@ class Known:
         name: of its function.
         stream: whether its elements are sent one by one.
         fed: the inputs that the client still feeds.
+        label: as it was sent.
     """
 
     task: int
     name: str
     stream: bool
     fed: tuple[int, ...]
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,10 +362,7 @@ class Commands:
 
     token: bytes
     first: int
-    items: tuple[
-        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown,
-        ...,
-    ]
+    items: tuple[ToNode, ...]
 
 
 @dataclass(frozen=True)
@@ -387,7 +390,4 @@ class Exchange(Askable[Batch]):
     acknowledged: int = 0
     again: bool = False
     first: int = 0
-    items: tuple[
-        Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown,
-        ...,
-    ] = ()
+    items: tuple[ToNode, ...] = ()

@@ -15,11 +15,11 @@ class Recent:
     """Those tasks, each with what it is, by number. Lives on the engine's loop."""
 
     def __init__(self) -> None:
-        self._tasks: dict[int, tuple[str, bool, set[int]]] = {}
+        self._tasks: dict[int, tuple[str, bool, set[int], str]] = {}
 
     def submitted(self, submit: Submit, code: Code) -> None:
         """A task came."""
-        self._tasks[submit.task] = (code.name, submit.stream, set(range(submit.inputs)))
+        self._tasks[submit.task] = (code.name, submit.stream, set(range(submit.inputs)), submit.label)
         if len(self._tasks) > 2 * REMEMBERED:
             for task in tuple(itertools.islice(self._tasks, REMEMBERED)):
                 del self._tasks[task]
@@ -38,4 +38,4 @@ class Recent:
         """Those of the `wanted` tasks that are remembered, in the order in which they came."""
         wanted = set(wanted)
         tasks = ((task, *what) for task, what in self._tasks.items() if task in wanted)
-        return tuple(Known(task, name, stream, tuple(fed)) for task, name, stream, fed in tasks)
+        return tuple(Known(task, name, stream, tuple(fed), label) for task, name, stream, fed, label in tasks)

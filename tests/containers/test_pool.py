@@ -1,9 +1,15 @@
 """A pool of containers does what a pool on machines over SSH does."""
 
+import os
+import pty
+import subprocess
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 import skyward as sky
+from skyward.provider import ExecAccess
 from tests.containers.conftest import containers
 from tests.containers.engine import Engine
 from tests.remote_tasks import count, doubled, hostname
@@ -126,3 +132,20 @@ def test_a_network_to_join(engine: Engine) -> None:
 def test_the_network_of_the_host(engine: Engine) -> None:
     with sky.Compute(provider=containers(engine, network="host"), nodes=1) as pool:
         assert hostname() >> pool
+
+
+def test_a_terminal_opens_in_the_container(pool: sky.Compute, shared_engine: Engine) -> None:
+    (access,) = [node.access for node in pool.snapshot().nodes if node.rank == 0]
+    assert isinstance(access, ExecAccess)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(access.terminal, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as shell:
+        os.close(theirs)
+        os.write(ours, b"test -t 0 && echo at $(uname -n).; exit\n")
+        said = b""
+        with suppress(OSError):  # that is how a terminal ends
+            while part := os.read(ours, 4096):
+                said += part
+        assert shell.wait(60) == 0, said
+    os.close(ours)
+    name = access.terminal[access.terminal.index("-it") + 1]
+    assert f"at {shared_engine.inspect(name)['Config']['Hostname']}." in said.decode()

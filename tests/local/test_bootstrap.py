@@ -167,6 +167,7 @@ def test_any_output_can_be_told(says: str, node: ShellNode, planner: Planner) ->
     assert "shell_vars: the command of A ended with status 3" in caught.value.lines[-1]
     if says.isprintable() and says.isascii():
         assert caught.value.lines[0] == says
+        assert caught.value.log.splitlines()[0] == says
 
 
 def test_only_the_last_lines_are_told(node: ShellNode, planner: Planner) -> None:

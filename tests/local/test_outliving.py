@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 import skyward as sky
+from skyward.control.origin import Origin, current_origin
 from skyward.journal import data_directory
 from tests.local.conftest import Wait
 
@@ -23,6 +24,7 @@ pytestmark = [
 CLIENT = """
 import faulthandler, os, sys, time
 import skyward as sky
+from skyward.control.origin import Origin, current_origin
 
 faulthandler.dump_traceback_later(90, exit=True)
 
@@ -35,6 +37,7 @@ def waits(go):
 
 image = sky.Image(env={"HF_TOKEN": "hf_of_nobody"})
 pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, image=image, name="left", ttl=60).open()
+current_origin.set(Origin(7, "id-of-it", "pool = open_it('now', 2)"))
 left = waits(sys.argv[1]) > pool
 while not pool.logs(tail=1):
     time.sleep(0.01)
@@ -127,6 +130,12 @@ def token() -> str:
     return os.environ["HF_TOKEN"]
 
 
+@sky.function
+def never(go: str) -> None:
+    while not os.path.exists(go):
+        time.sleep(0.01)
+
+
 def workers() -> list[int]:
     """The workers on this machine that are of our journal."""
     found = []
@@ -152,6 +161,8 @@ def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path
     assert len(workers()) == 2
     with sky.attach("left") as pool:
         (task,) = pool.recovered
+        assert task.origin == Origin(7, "id-of-it", "pool = open_it('now', 2)", former=True)
+        assert [(each.number, each.origin) for each in pool.report().tasks] == [(task.number, task.origin)]
         (tmp_path / "go").touch()
         assert task.result() == "done all the same"
         assert [node.state for node in pool.snapshot().nodes] == ["active", "active"]
@@ -208,6 +219,24 @@ def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
     with sky.attach("left") as pool:
         (tmp_path / "go").touch()
         assert pool.recovered[0].result() == "done all the same"
+    wait_for(nothing_left, "the end of all that was left")
+
+
+def test_a_cell_of_the_former_client_is_stopped_by_its_number_unless_ours_has_it(
+    tmp_path: Path, wait_for: Wait
+) -> None:
+    client_that_dies(tmp_path / "go")
+    with sky.attach("left") as pool:
+        marked = current_origin.set(Origin(7))
+        ours = never(str(tmp_path / "go")) > pool
+        current_origin.reset(marked)
+        assert pool.cancel(cell=7) == 1
+        with pytest.raises(sky.TaskCancelledError):
+            ours.result(20)
+        assert not pool.recovered[0].done
+        assert pool.cancel(cell=7) == 1
+        with pytest.raises(sky.TaskCancelledError):
+            pool.recovered[0].result(20)
     wait_for(nothing_left, "the end of all that was left")
 
 

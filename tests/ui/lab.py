@@ -35,7 +35,7 @@ class Lab:
     def show(self) -> None:
         """Show the panel, once the notebook is there."""
         self.until_ready()
-        self.page.locator('.jp-SideBar [data-id="skyward-panel"]').click()
+        self.toggle()
         self.panel.wait_for()
 
     def until_ready(self) -> None:
@@ -99,6 +99,26 @@ class Lab:
         """Restart the kernel, as from the menu."""
         self.command("kernelmenu:restart")
         self.page.locator(".jp-Dialog .jp-mod-accept").click()
+
+    def toggle(self) -> None:
+        """Open the panel, or close it, as with a click on its icon."""
+        self.page.locator('.jp-SideBar [data-id="skyward-panel"]').click()
+
+    def until_wide(self, pixels: int) -> None:
+        """Wait until the panel is there, and so wide, to within two pixels."""
+        self.panel.wait_for()
+        self.page.wait_for_function(
+            "wide => Math.abs(document.querySelector('.skyward-Panel').offsetWidth - wide) <= 2", arg=pixels
+        )
+
+    def drag_edge(self, pixels: int) -> None:
+        """Make the panel wider, as one does with the mouse."""
+        box = self.panel.bounding_box()
+        edge, middle = box["x"] + box["width"] + 1, box["y"] + 300
+        self.page.mouse.move(edge, middle)
+        self.page.mouse.down()
+        self.page.mouse.move(edge + pixels, middle, steps=4)
+        self.page.mouse.up()
 
     def section(self, name: str) -> Any:
         """A part of the panel."""

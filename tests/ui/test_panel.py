@@ -13,8 +13,28 @@ from tests.ui.lab import Lab
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
 
-PRICED = '[providers.cloud]\ntype = "local"\nhourly_price = 1.5\n'
-"""A provider that costs something."""
+SETTINGS = """[providers.cloud]
+type = "local"
+hourly_price = 1.5
+
+[providers.slow]
+type = "local"
+boot_time = 2.5
+hourly_price = 0.8
+
+[pools.dim]
+provider = "slow"
+nodes = "2:3"
+provision_retry_delay = 40
+"""
+"""A provider that costs something, and a pool whose nodes take their time."""
+
+FAILING = """import os, sys
+if os.environ.get("SKYWARD_NODE_ID") == "2":
+    print(*(f"line {number} of many" for number in range(60)), sep="\\n", file=sys.stderr, flush=True)
+    os._exit(3)
+"""
+"""What keeps the worker of node 2 from coming up, as a `sitecustomize` module."""
 
 
 DEAF = 'get_ipython().magics_manager.registry["SkyMagics"].bridge._do = lambda command: None'
@@ -65,8 +85,15 @@ def beats(path: Path) -> str:
 
 
 def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path]) -> None:
-    (server[1] / "skyward.toml").write_text(PRICED)
+    (server[1] / "skyward.toml").write_text(SETTINGS)
     lab.panel.get_by_text("This kernel has not loaded Skyward.").wait_for()
+    lab.until_wide(320)
+    lab.drag_edge(-50)
+    lab.until_wide(270)
+    for _ in range(2):
+        lab.toggle()
+    lab.until_wide(270)
+    lab.drag_edge(50)
     lab.see("absent")
     lab.press("Insert %load_ext skyward")
     lab.page.keyboard.press("Shift+Enter")
@@ -204,10 +231,16 @@ def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
     lab.section("nodes").locator(".skyward-Node-rank", has_text="42").first.wait_for()
 
 
-def test_in_the_dark_and_narrow(lab: Lab) -> None:
-    lab.run("%load_ext skyward\n%sky up --nodes 2")
-    lab.pool().get_by_text("ready").wait_for()
-    lab.run("%%sky --on all\nprint('hello')\n1")
+def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path]) -> None:
+    (server[1] / "skyward.toml").write_text(SETTINGS)
+    (server[1] / "failing").mkdir()
+    (server[1] / "failing" / "sitecustomize.py").write_text(FAILING)
+    lab.run(f"%load_ext skyward\n%sky up dim --env PYTHONPATH={server[1] / 'failing'}", wait=False)
+    row = lab.section("nodes").locator(".skyward-Node", has_text="requested").first
+    row.get_by_text("0:01").wait_for()
+    lab.pool("dim").get_by_text("ready").wait_for()
+    lab.until_idle()
+    lab.run("%%sky --on all --pool dim\nprint('hello')\n1")
     lab.section("streams").get_by_text("hello").first.wait_for()
     lab.page.evaluate("window.jupyterapp?.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
     lab.page.locator('body[data-jp-theme-light="false"]').wait_for(state="attached")
@@ -220,7 +253,22 @@ def test_in_the_dark_and_narrow(lab: Lab) -> None:
     lab.see("dark")
     lab.press("Terminal")
     lab.page.locator(".jp-Terminal").wait_for()
-    lab.until(lambda: any("skyward-default-" in folder for folder in shell_folders()), "a shell in the node's folder")
+    lab.until(lambda: any("skyward-dim-" in folder for folder in shell_folders()), "a shell in the node's folder")
+
+    lab.to_notebook()
+    lab.run("%sky scale dim 3\nimport time\ntime.sleep(600)", wait=False)
+    row.get_by_text("of ~0:0").wait_for()
+    lab.see("booting")
+    failed = lab.section("nodes").locator(".skyward-Trouble")
+    failed.get_by_text("node 2 failed").wait_for()
+    failed.get_by_text("the worker ended as it started (status 3)").wait_for()
+    failed.locator("pre", has_text="line 57 of many\nline 58 of many\nline 59 of many").wait_for()
+    failed.get_by_text("(2 of 3)").wait_for()
+    lab.see("failed")
+    failed.get_by_role("button", name="Whole log").click()
+    lab.page.locator(".skyward-StartLog", has_text="line 0 of many").wait_for()
+    lab.page.locator(".lm-TabBar-tab", has_text="node 2 of dim").wait_for()
+    lab.see("start-log")
 
 
 def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab: Lab, network: Network) -> None:
@@ -251,6 +299,8 @@ def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab:
     left.wait_for(state="detached")
     lab.panel.get_by_text("Pool 'train' is this kernel's now, with 1 task of before.").wait_for()
     lab.section("tasks").get_by_text("done").wait_for()
+    lab.section("tasks").locator("li", has_text="import os, time").get_by_role("button", name="[2]").click()
+    lab.page.locator(".jp-Cell.jp-mod-active", has_text="epoch 2").wait_for()
     assert machine.running("skyward.worker") == [worker], "the node is the one that was there"
     lab.press("Insert a cell that shows them")
     lab.page.keyboard.press("Shift+Enter")

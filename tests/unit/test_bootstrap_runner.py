@@ -140,15 +140,18 @@ def test_a_node_that_takes_no_files() -> None:
 
 def test_a_failed_phase() -> None:
     lines = [phase("started", "apt"), phase("failed", "apt", elapsed=12.3, status=100, error="E: one\nE: two")]
-    error = failing(Step(lines, 1, err="noise"))
+    error = failing(Step(lines, 1, err="noise"), Step(["all", "of", "it"]))
     assert isinstance(error, NodeStartError)
+    assert error.log == "all\nof\nit"
     assert isinstance(error, ProvisioningError)
     assert (error.phase, error.lines) == ("apt", ("E: one", "E: two"))
     assert str(error) == "bootstrap phase 'apt' failed (status 100) after 12 s:\nE: one\nE: two"
 
 
 def test_a_late_phase() -> None:
-    error = failing(Step([phase("failed", elapsed=300.2, status=124, late=True, deadline=300)], 1))
+    late = Step([phase("failed", elapsed=300.2, status=124, late=True, deadline=300)], 1)
+    error = failing(late, Step(error=ConnectionError("gone")))
+    assert error.log == ""
     assert str(error) == "bootstrap phase 'deps' ran past its 300 s"
 
 

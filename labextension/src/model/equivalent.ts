@@ -30,6 +30,8 @@ export function equivalent(wish: Wish): string {
       return `%sky attach ${word(wish.pool)}`;
     case 'reap':
       return `%sky reap ${word(wish.pool)}`;
+    case 'ask-start-log':
+      return `%sky logs ${word(wish.pool)} ${wish.node}`;
     case 'ask-price':
     case 'ask-shell':
     case 'ask-output':

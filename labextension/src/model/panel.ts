@@ -127,6 +127,8 @@ export class PanelModel implements IDisposable {
     if (content && index !== undefined && index >= 0) {
       content.activeCellIndex = index;
       void content.scrollToItem(index, 'smart');
+    } else {
+      this.tell({ text: this._words.__('That cell is not in this notebook any more.'), kind: 'info' });
     }
   }
 

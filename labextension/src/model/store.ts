@@ -10,6 +10,7 @@ function empty(): Rows {
   return {
     pools: new Map(),
     nodes: new Map(),
+    troubles: new Map(),
     gauges: new Map(),
     tasks: new Map(),
     decisions: new Map(),

@@ -33,10 +33,10 @@ export function Money(props: {
         items={cells}
         row={ROW}
         most={MOST}
-        keyOf={row => `${row.cell}.${row.cell_id}`}
+        keyOf={row => `${row.cell}.${row.cell_id}.${row.former}`}
         render={row => (
           <div className="skyward-Task">
-            <CellButton cell={row.cell} id={row.cell_id} openCell={props.openCell} trans={trans} />
+            <CellButton cell={row.cell} id={row.cell_id} former={row.former} openCell={props.openCell} trans={trans} />
             <span className="skyward-Task-name">{row.code}</span>
             <span className="skyward-Task-yields">
               {row.tasks === 1 ? trans.__('1 task') : trans.__('%1 tasks', whole(row.tasks))}

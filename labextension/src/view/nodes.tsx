@@ -1,13 +1,15 @@
 import * as React from 'react';
 
+import { progress } from '../model/booting';
 import { equivalent } from '../model/equivalent';
 import { duration, money, share, whole } from '../model/format';
 import { nodesInOrder } from '../model/lists';
 import { Words } from '../model/panel';
-import { GaugeRow, NodeRow, PoolRow } from '../protocol';
+import { GaugeRow, NodeRow, PoolRow, TroubleRow } from '../protocol';
 import { LongList, Section, State, useNow } from './parts';
 import { Acting } from './pool';
 import { Source } from './streams';
+import { Troubles } from './troubles';
 
 const ROW = 24;
 const OPEN = 108;
@@ -50,8 +52,32 @@ function Gauge(props: {
   );
 }
 
+/** The phase that a node boots in: for how long, and how long it usually takes. */
+function Booting(props: { node: NodeRow; now: number; trans: Words }): JSX.Element {
+  const { node, trans } = props;
+  const far = progress(node, props.now);
+  const elapsed = far?.elapsed ?? (node.asked_at === null ? '' : duration(props.now - node.asked_at));
+  const title = far?.usual ? trans.__('%1 for %2; usually %3', node.phase, far.elapsed, far.usual) : undefined;
+  return (
+    <span className={`skyward-Boot${far?.late ? ' skyward-mod-late' : ''}`} title={title}>
+      <span className="skyward-Boot-elapsed">{elapsed}</span>
+      {far?.usual ? (
+        <>
+          <span className="skyward-Boot-usual">{trans.__('of ~%1', far.usual)}</span>
+          <span className="skyward-Gauge-bar" aria-hidden>
+            <span style={{ width: share(far.part) }} />
+          </span>
+        </>
+      ) : (
+        <span className="skyward-Boot-kind">{node.kind}</span>
+      )}
+    </span>
+  );
+}
+
 /** What is asked of a node beside draining it. */
 interface Reaching {
+  openLog: (pool: string, node: number) => void;
   openTerminal: ((pool: string, node: number) => void) | null;
   onOutput: (source: Source) => void;
 }
@@ -104,15 +130,22 @@ function Details(
           <button
             className="skyward-Button"
             title={
-              node.way_in === 'ssh'
-                ? trans.__('Open a terminal on this node')
-                : trans.__('Open a terminal in the folder of this node')
+              node.way_in === 'here'
+                ? trans.__('Open a terminal in the folder of this node')
+                : trans.__('Open a terminal on this node')
             }
             onClick={() => props.openTerminal?.(pool.name, node.rank)}
           >
             {trans.__('Terminal')}
           </button>
         )}
+        <button
+          className="skyward-Button"
+          title={`${trans.__('Show how this node started')}\n${equivalent({ kind: 'ask-start-log', pool: pool.name, node: node.rank })}`}
+          onClick={() => props.openLog(pool.name, node.rank)}
+        >
+          {trans.__('Log')}
+        </button>
         <button
           className="skyward-Button"
           title={trans.__('Show only what this node prints')}
@@ -130,6 +163,7 @@ export function Nodes(
   props: Acting & Reaching & {
     pool: PoolRow;
     nodes: NodeRow[];
+    troubles: TroubleRow[];
     gauges: ReadonlyMap<string, GaugeRow>;
   }
 ): JSX.Element {
@@ -168,6 +202,7 @@ export function Nodes(
           </p>
         </div>
       )}
+      <Troubles rows={props.troubles} openLog={props.openLog} trans={trans} />
       {nodes.length === 0 && (
         <p className="skyward-Empty">
           {filter
@@ -213,11 +248,7 @@ export function Nodes(
                 />
               </>
             ) : (
-              <span className="skyward-Node-phase">
-                {node.asked_at !== null && duration(now - node.asked_at)}
-                {' '}
-                {node.kind}
-              </span>
+              <Booting node={node} now={now} trans={trans} />
             )}
           </button>
         )}

@@ -22,6 +22,8 @@ export interface Actions {
   stopAll: () => void;
   /** Put a cell in that shows the tasks of a former kernel. */
   insertRecovered: (pool: PoolRow) => void;
+  /** Show what a node has said while it started. */
+  openLog: (pool: string, node: number) => void;
   /** Open a terminal on a node; null where no terminals are to be had. */
   openTerminal: ((pool: string, node: number) => void) | null;
 }
@@ -188,6 +190,8 @@ function Body(props: {
                   pool={pool}
                   nodes={link.store.of('nodes', pool.name)}
                   gauges={link.store.rows.gauges}
+                  troubles={link.store.of('troubles', pool.name)}
+                  openLog={actions.openLog}
                   openTerminal={actions.openTerminal}
                   onOutput={setSource}
                   trans={trans}
@@ -263,6 +267,14 @@ export class SkywardPanel extends ReactWidget {
   ) {
     super();
     this.addClass('skyward-Panel');
+  }
+
+  /** Called each time that the panel comes into sight. */
+  onShown: () => void = () => undefined;
+
+  protected onAfterShow(message: Parameters<ReactWidget['processMessage']>[0]): void {
+    super.onAfterShow(message);
+    this.onShown();
   }
 
   protected render(): JSX.Element {

@@ -106,6 +106,8 @@ export function SignButton(props: {
 export function CellButton(props: {
   cell: number | null;
   id: string;
+  /** Whether it ran in a kernel before this one. */
+  former?: boolean;
   openCell: (id: string) => void;
   trans: Words;
 }): JSX.Element {
@@ -115,8 +117,12 @@ export function CellButton(props: {
   }
   return (
     <button
-      className="skyward-Task-cell"
-      title={trans.__('Go to cell [%1]', cell)}
+      className={`skyward-Task-cell${props.former ? ' skyward-mod-former' : ''}`}
+      title={
+        props.former
+          ? trans.__('Go to the cell that was [%1] before the kernel was restarted', cell)
+          : trans.__('Go to cell [%1]', cell)
+      }
       disabled={!id}
       onClick={() => props.openCell(id)}
     >

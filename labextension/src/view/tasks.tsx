@@ -69,7 +69,7 @@ export function Tasks(
         keyOf={task => `${task.number}`}
         render={task => (
           <div className="skyward-Task" title={[task.reason, task.cost ? money(task.cost) : ''].filter(Boolean).join(' · ') || undefined}>
-            <CellButton {...props} cell={task.cell} id={task.cell_id} />
+            <CellButton {...props} cell={task.cell} id={task.cell_id} former={task.former} />
             <button
               className="skyward-Task-name"
               title={trans.__('Show only what task %1 prints', task.number)}

@@ -81,6 +81,10 @@ class FakePool:
     def logs(self, task: int | None, node: int | None, *, tail: int) -> list[LogEntry]:
         return [entry for entry in self.log if task in (None, entry.task) and node in (None, entry.node)][-tail:]
 
+    def start_log(self, node: int) -> str:
+        self.done.append(("start log", node))
+        return f"node {node}: worker"
+
     def changed(self, **other: Any) -> None:
         """Be another from now on."""
         self.shown = replace(self.shown, **other)

@@ -11,7 +11,7 @@ import pytest
 import skyward.reaping
 from skyward.errors import PoolClosedError, UsageError
 from skyward.logs import LogEntry
-from skyward.provider import LocalAccess, SSHAccess
+from skyward.provider import ExecAccess, LocalAccess, SSHAccess
 from skyward.reaping import Orphan, Reaped
 from skyward.specs import Nodes
 from skyward_jupyter.panel import fields, read_options
@@ -266,11 +266,16 @@ def test_a_price_is_told_before_anything_is_started(
 
 def test_how_a_terminal_gets_to_a_node(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
     far = SSHAccess("gpu 1", 2222, "me", ("/keys/k",), known_hosts="/known")
-    pool.changed(nodes=(node(0, access=LocalAccess("127.0.0.1", "/tmp/work")), node(1, access=far), node(2)))
+    box = ExecAccess(("docker", "exec", "-i", "box"), "box", terminal=("docker", "exec", "-it", "box", "sh"))
+    accesses = (LocalAccess("127.0.0.1", "/tmp/work"), far, None, box, replace(box, terminal=()))
+    pool.changed(nodes=tuple(node(rank, access=access) for rank, access in enumerate(accesses)))
     comm = kernel.connect()
-    wait_for(lambda: "p/3" in kernel.published[-1].get("tables", {}).get("nodes", {}), "the nodes")
+    wait_for(lambda: "p/5" in kernel.published[-1].get("tables", {}).get("nodes", {}), "the nodes")
     rows = kernel.published[-1]["tables"]["nodes"]
-    assert [rows[f"p/{number}"]["way_in"] for number in (1, 2, 3)] == ["here", "ssh", ""]
+    assert [rows[f"p/{number}"]["way_in"] for number in range(1, 6)] == ["here", "ssh", "", "exec", ""]
+    inside = reply(kernel, comm, "shell", kind="ask-shell", pool="p", node=3)
+    assert (inside["folder"], inside["line"]) == ("", "docker exec -it box sh")
+    assert answer(kernel, comm, kind="ask-shell", pool="p", node=4)[0] == "refused"
     here = reply(kernel, comm, "shell", kind="ask-shell", pool="p", node=0)
     assert (here["folder"], here["line"]) == ("/tmp/work", "")
     there = str(reply(kernel, comm, "shell", kind="ask-shell", pool="p", node=1)["line"])

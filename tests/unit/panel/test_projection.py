@@ -39,7 +39,7 @@ def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:
     over = task(3, state="done", ended_at=999.0, cost=0.0123456)
     report = PoolReport(snapshot(), (), (over, task(4, state="running", cost=0.5)), (), (CellCost(CELL, 2, 1.2345678),))
     state = project(report)
-    assert state["cells"] == {"p/7.cell-id": CellRow("p", 7, "cell-id", "train(1)", 2, 1.23)}
+    assert state["cells"] == {"p/7.cell-id": CellRow("p", 7, "cell-id", "train(1)", False, 2, 1.23)}
     costs = [row.cost for row in state["tasks"].values() if isinstance(row, TaskRow)]
     assert costs == [0.0123, 0.0], "what a running task costs grows with time alone"
 

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from scripts.panel_build import FOLDER, NOTE, digest
 from scripts.panel_types import PATH, typescript
 from skyward.errors import UsageError
-from skyward_jupyter.panel import open_pool
+from skyward_jupyter.panel import open_pool, read_options
+from skyward_kernel.answering import Answering
 from skyward_kernel.carrying_out import CarryOut
 from skyward_kernel.decoding import LONGEST, decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
     COMMANDS,
+    QUESTIONS,
     AskOutput,
     AskPrice,
     AskShell,
+    AskStartLog,
     Attach,
     CancelCell,
     CancelTask,
@@ -53,6 +56,7 @@ EXAMPLES: list[Command] = [
     AskShell("12", "p", 3),
     AskOutput("13", "p", None, 12),
     AskOutput("14", "p", 3, None),
+    AskStartLog("15", "p", 3),
 ]
 
 JSON = st.recursive(
@@ -139,7 +143,10 @@ def test_what_a_control_shows_as_its_line_does_the_same(case: dict[str, Any], no
         if run == "command":
             carry_out = CarryOut(manager, partial(open_pool, manager))
             command: Any = decode({"id": "1", **case["command"]})
-            carry_out(command)
+            if isinstance(command, QUESTIONS):
+                Answering(manager, read_options)(command)
+            else:
+                carry_out(command)
         else:
             notebook.magics._pools = notebook.magics._runner._pools = manager
             error = notebook(case["line"]).error

@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunkskyward_panel=self.rspackChunkskyward_panel||[]).push([["style_index_js"],{20(r,o,a){var e=a(21),t=a.n(e),n=a(22),i=(a.n(n))()(t());i.push([r.id,`/* Only JupyterLab's own variables for colour, font and spacing, so that every theme works. */
+"use strict";(self.rspackChunkskyward_panel=self.rspackChunkskyward_panel||[]).push([["style_index_js"],{21(r,o,a){var e=a(22),t=a.n(e),n=a(23),i=(a.n(n))()(t());i.push([r.id,`/* Only JupyterLab's own variables for colour, font and spacing, so that every theme works. */
 
 .skyward-Panel {
   min-width: 240px;
@@ -451,12 +451,90 @@
   text-align: right;
 }
 
-.skyward-Node-phase {
+.skyward-Boot {
+  display: flex;
   flex: 1;
+  gap: 6px;
+  align-items: center;
   overflow: hidden;
   color: var(--jp-ui-font-color2);
-  text-overflow: ellipsis;
   white-space: nowrap;
+}
+
+.skyward-Boot-elapsed {
+  flex: none;
+  min-width: 32px;
+  color: var(--jp-ui-font-color1);
+  text-align: right;
+}
+
+.skyward-Boot-usual {
+  flex: none;
+}
+
+.skyward-Boot-kind {
+  overflow: hidden;
+  text-overflow: ellipsis;
+}
+
+.skyward-Boot > .skyward-Gauge-bar {
+  margin-left: auto;
+}
+
+.skyward-Boot.skyward-mod-late > .skyward-Gauge-bar > span {
+  background: var(--jp-warn-color1);
+}
+
+/* Nodes that did not come up. */
+
+.skyward-Trouble {
+  margin: 4px 0;
+  padding: 4px 8px 6px;
+  border-left: 3px solid var(--jp-error-color1);
+  background: var(--jp-layout-color2);
+}
+
+.skyward-Trouble-head,
+.skyward-Trouble-foot {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 0 8px;
+  justify-content: space-between;
+}
+
+.skyward-Trouble-phase {
+  color: var(--jp-ui-font-color2);
+}
+
+.skyward-Trouble-reason {
+  overflow-wrap: anywhere;
+}
+
+.skyward-Trouble > pre {
+  margin: 4px 0;
+  overflow: hidden;
+  font-family: var(--jp-code-font-family);
+  font-size: var(--jp-ui-font-size0);
+  text-overflow: ellipsis;
+  user-select: text;
+}
+
+.skyward-StartLog {
+  display: flex;
+  background: var(--jp-layout-color0);
+}
+
+.skyward-StartLog > pre {
+  flex: 1;
+  margin: 0;
+  padding: 8px 12px;
+  overflow: auto;
+  color: var(--jp-ui-font-color1);
+  font-family: var(--jp-code-font-family);
+  font-size: var(--jp-code-font-size);
+  white-space: pre-wrap;
+  overflow-wrap: anywhere;
+  user-select: text;
 }
 
 .skyward-Gauge {
@@ -642,6 +720,10 @@
   text-align: left;
 }
 
+.skyward-Task-cell.skyward-mod-former {
+  text-decoration: underline dotted;
+}
+
 .skyward-Task-cell:disabled {
   color: var(--jp-ui-font-color2) !important;
 }
@@ -800,4 +882,4 @@
   font-variant-numeric: tabular-nums;
   cursor: pointer;
 }
-`,""]),a.d(o,{},{A:i})},22(r){r.exports=function(r){var o=[];return o.toString=function(){return this.map(function(o){var a="",e=void 0!==o[5];return o[4]&&(a+="@supports (".concat(o[4],") {")),o[2]&&(a+="@media ".concat(o[2]," {")),e&&(a+="@layer".concat(o[5].length>0?" ".concat(o[5]):""," {")),a+=r(o),e&&(a+="}"),o[2]&&(a+="}"),o[4]&&(a+="}"),a}).join("")},o.i=function(r,a,e,t,n){"string"==typeof r&&(r=[[null,r,void 0]]);var i={};if(e)for(var d=0;d<this.length;d++){var s=this[d][0];null!=s&&(i[s]=!0)}for(var p=0;p<r.length;p++){var l=[].concat(r[p]);e&&i[l[0]]||(void 0!==n&&(void 0===l[5]||(l[1]="@layer".concat(l[5].length>0?" ".concat(l[5]):""," {").concat(l[1],"}")),l[5]=n),a&&(l[2]&&(l[1]="@media ".concat(l[2]," {").concat(l[1],"}")),l[2]=a),t&&(l[4]?(l[1]="@supports (".concat(l[4],") {").concat(l[1],"}"),l[4]=t):l[4]="".concat(t)),o.push(l))}},o}},21(r){r.exports=function(r){return r[1]}},14(r){var o=[];function a(r){for(var a=-1,e=0;e<o.length;e++)if(o[e].identifier===r){a=e;break}return a}function e(r,e){for(var t={},n=[],i=0;i<r.length;i++){var d=r[i],s=e.base?d[0]+e.base:d[0],p=t[s]||0,l="".concat(s," ").concat(p);t[s]=p+1;var c=a(l),u={css:d[1],media:d[2],sourceMap:d[3],supports:d[4],layer:d[5]};if(-1!==c)o[c].references++,o[c].updater(u);else{var w=function(r,o){var a=o.domAPI(o);return a.update(r),function(o){o?(o.css!==r.css||o.media!==r.media||o.sourceMap!==r.sourceMap||o.supports!==r.supports||o.layer!==r.layer)&&a.update(r=o):a.remove()}}(u,e);e.byIndex=i,o.splice(i,0,{identifier:l,updater:w,references:1})}n.push(l)}return n}r.exports=function(r,t){var n=e(r=r||[],t=t||{});return function(r){r=r||[];for(var i=0;i<n.length;i++){var d=a(n[i]);o[d].references--}for(var s=e(r,t),p=0;p<n.length;p++){var l=a(n[p]);0===o[l].references&&(o[l].updater(),o.splice(l,1))}n=s}}},16(r){var o={};r.exports=function(r,a){var e=function(r){if(void 0===o[r]){var a=document.querySelector(r);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(r){a=null}o[r]=a}return o[r]}(r);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(a)}},18(r){r.exports=function(r){var o=document.createElement("style");return r.setAttributes(o,r.attributes),r.insert(o,r.options),o}},17(r,o,a){r.exports=function(r){var o=a.nc;o&&r.setAttribute("nonce",o)}},15(r){r.exports=function(r){if("u"<typeof document)return{update:function(){},remove:function(){}};var o=r.insertStyleElement(r);return{update:function(a){var e,t,n;e="",a.supports&&(e+="@supports (".concat(a.supports,") {")),a.media&&(e+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(e+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),e+=a.css,t&&(e+="}"),a.media&&(e+="}"),a.supports&&(e+="}"),(n=a.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(n))))," */")),r.styleTagTransform(e,o,r.options)},remove:function(){var r;null===(r=o).parentNode||r.parentNode.removeChild(r)}}}},19(r){r.exports=function(r,o){if(o.styleSheet)o.styleSheet.cssText=r;else{for(;o.firstChild;)o.removeChild(o.firstChild);o.appendChild(document.createTextNode(r))}}},13(r,o,a){var e=a(14),t=a.n(e),n=a(15),i=a.n(n),d=a(16),s=a.n(d),p=a(17),l=a.n(p),c=a(18),u=a.n(c),w=a(19),y=a.n(w),f=a(20),x={};x.styleTagTransform=y(),x.setAttributes=l(),x.insert=s().bind(null,"head"),x.domAPI=i(),x.insertStyleElement=u(),t()(f.A,x),f.A&&f.A.locals&&f.A.locals}}]);
+`,""]),a.d(o,{},{A:i})},23(r){r.exports=function(r){var o=[];return o.toString=function(){return this.map(function(o){var a="",e=void 0!==o[5];return o[4]&&(a+="@supports (".concat(o[4],") {")),o[2]&&(a+="@media ".concat(o[2]," {")),e&&(a+="@layer".concat(o[5].length>0?" ".concat(o[5]):""," {")),a+=r(o),e&&(a+="}"),o[2]&&(a+="}"),o[4]&&(a+="}"),a}).join("")},o.i=function(r,a,e,t,n){"string"==typeof r&&(r=[[null,r,void 0]]);var i={};if(e)for(var d=0;d<this.length;d++){var s=this[d][0];null!=s&&(i[s]=!0)}for(var l=0;l<r.length;l++){var p=[].concat(r[l]);e&&i[p[0]]||(void 0!==n&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=n),a&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=a),t&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=t):p[4]="".concat(t)),o.push(p))}},o}},22(r){r.exports=function(r){return r[1]}},15(r){var o=[];function a(r){for(var a=-1,e=0;e<o.length;e++)if(o[e].identifier===r){a=e;break}return a}function e(r,e){for(var t={},n=[],i=0;i<r.length;i++){var d=r[i],s=e.base?d[0]+e.base:d[0],l=t[s]||0,p="".concat(s," ").concat(l);t[s]=l+1;var c=a(p),u={css:d[1],media:d[2],sourceMap:d[3],supports:d[4],layer:d[5]};if(-1!==c)o[c].references++,o[c].updater(u);else{var w=function(r,o){var a=o.domAPI(o);return a.update(r),function(o){o?(o.css!==r.css||o.media!==r.media||o.sourceMap!==r.sourceMap||o.supports!==r.supports||o.layer!==r.layer)&&a.update(r=o):a.remove()}}(u,e);e.byIndex=i,o.splice(i,0,{identifier:p,updater:w,references:1})}n.push(p)}return n}r.exports=function(r,t){var n=e(r=r||[],t=t||{});return function(r){r=r||[];for(var i=0;i<n.length;i++){var d=a(n[i]);o[d].references--}for(var s=e(r,t),l=0;l<n.length;l++){var p=a(n[l]);0===o[p].references&&(o[p].updater(),o.splice(p,1))}n=s}}},17(r){var o={};r.exports=function(r,a){var e=function(r){if(void 0===o[r]){var a=document.querySelector(r);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(r){a=null}o[r]=a}return o[r]}(r);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(a)}},19(r){r.exports=function(r){var o=document.createElement("style");return r.setAttributes(o,r.attributes),r.insert(o,r.options),o}},18(r,o,a){r.exports=function(r){var o=a.nc;o&&r.setAttribute("nonce",o)}},16(r){r.exports=function(r){if("u"<typeof document)return{update:function(){},remove:function(){}};var o=r.insertStyleElement(r);return{update:function(a){var e,t,n;e="",a.supports&&(e+="@supports (".concat(a.supports,") {")),a.media&&(e+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(e+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),e+=a.css,t&&(e+="}"),a.media&&(e+="}"),a.supports&&(e+="}"),(n=a.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(n))))," */")),r.styleTagTransform(e,o,r.options)},remove:function(){var r;null===(r=o).parentNode||r.parentNode.removeChild(r)}}}},20(r){r.exports=function(r,o){if(o.styleSheet)o.styleSheet.cssText=r;else{for(;o.firstChild;)o.removeChild(o.firstChild);o.appendChild(document.createTextNode(r))}}},14(r,o,a){var e=a(15),t=a.n(e),n=a(16),i=a.n(n),d=a(17),s=a.n(d),l=a(18),p=a.n(l),c=a(19),u=a.n(c),w=a(20),y=a.n(w),f=a(21),x={};x.styleTagTransform=y(),x.setAttributes=p(),x.insert=s().bind(null,"head"),x.domAPI=i(),x.insertStyleElement=u(),t()(f.A,x),f.A&&f.A.locals&&f.A.locals}}]);

@@ -1,0 +1,51 @@
+import * as React from 'react';
+
+import { outlook } from '../model/booting';
+import { equivalent } from '../model/equivalent';
+import { Words } from '../model/panel';
+import { TroubleRow } from '../protocol';
+import { State, useNow } from './parts';
+
+/** Nodes that did not come up that are drawn; the others are counted. */
+const SHOWN = 3;
+
+/** The nodes of a pool that did not come up: in which phase, why, and what becomes of them. */
+export function Troubles(props: {
+  rows: readonly TroubleRow[];
+  openLog: (pool: string, node: number) => void;
+  trans: Words;
+}): JSX.Element | null {
+  const { rows, trans } = props;
+  const now = useNow(rows.some(row => row.retry_at !== null));
+  if (!rows.length) {
+    return null;
+  }
+  const shown = [...rows].sort((a, b) => a.rank - b.rank).slice(0, SHOWN);
+  return (
+    <ul className="skyward-Troubles" aria-label={trans.__('Nodes that did not come up')}>
+      {shown.map(row => (
+        <li key={row.rank} className="skyward-Trouble" data-rank={row.rank}>
+          <p className="skyward-Trouble-head">
+            <State icon="✗" word={trans.__('node %1 failed', row.rank)} tone="bad" />
+            <span className="skyward-Trouble-phase">{row.phase}</span>
+          </p>
+          <p className="skyward-Trouble-reason">{row.reason}</p>
+          {row.lines.length > 0 && <pre>{row.lines.join('\n')}</pre>}
+          <p className="skyward-Trouble-foot">
+            <span>{outlook(row, now, trans)}</span>
+            <button
+              className="skyward-Link"
+              title={equivalent({ kind: 'ask-start-log', pool: row.pool, node: row.rank })}
+              onClick={() => props.openLog(row.pool, row.rank)}
+            >
+              {trans.__('Whole log')}
+            </button>
+          </p>
+        </li>
+      ))}
+      {rows.length > SHOWN && (
+        <li className="skyward-Empty">{trans.__('%1 more did not come up.', rows.length - SHOWN)}</li>
+      )}
+    </ul>
+  );
+}

@@ -1,0 +1,78 @@
+"""How long the phases of starts usually take, and what is kept of each start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skyward.bootstrap import PhaseEvent
+from skyward.control import booting
+from skyward.control.booting import Boot, Boots, UsualTimes
+from skyward.errors import NodeStartError
+from skyward.journal import Journal, PoolRecord
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PoolRecord]:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    record = PoolRecord.new("train", {}, None, 600)
+    yield record
+    record.end()
+
+
+def test_the_usual_time_is_the_median_of_the_latest_and_outlives_the_process(record: PoolRecord) -> None:
+    usual = UsualTimes(record)
+    assert usual.of("aws", "abc", "deps") is None
+    for seconds in (1000.0, 30.0, 50.0):
+        usual.add("aws", "abc", {"deps": seconds, "worker": 1.0})
+    assert usual.of("aws", "abc", "deps") == 50.0
+    assert UsualTimes(record).of("aws", "abc", "deps") == 50.0
+    assert usual.of("aws", "another image", "deps") is None
+    assert usual.of("ssh", "abc", "deps") is None
+    for _ in range(9):
+        UsualTimes(record).add("aws", "abc", {"deps": 40.0})
+    with Journal() as journal:
+        assert journal.took("aws", "abc") == {"deps": [40.0] * 9, "worker": [1.0] * 3}, "the latest nine are kept"
+
+
+def test_a_pool_of_many_nodes_writes_a_few_of_its_starts_down(record: PoolRecord) -> None:
+    usual = UsualTimes(record)
+    for number in range(1000):
+        usual.add("aws", "abc", {"deps": float(number)})
+    assert record.took("aws", "abc") == {"deps": [float(number) for number in range(9)]}
+    assert usual.of("aws", "abc", "deps") == 995.0, "what it has seen itself counts all the same"
+
+
+def test_a_start_says_each_phase_and_its_failure_whole(record: PoolRecord) -> None:
+    boots, boot = Boots(record), Boot(3, 7)
+    boots.begin(boot)
+    boot.enter("connecting")
+    boot.heard(PhaseEvent("skipped", "env"))
+    assert boot.heard(PhaseEvent("started", "deps")) == "deps"
+    error = NodeStartError("bootstrap phase 'deps' failed (status 1):\nb\nc\nd\ne", "a\nb\nc\nd\ne")
+    boots.failed(boot, error)
+    failure = boots.failures[3]
+    assert (failure.phase, failure.reason) == ("deps", "bootstrap phase 'deps' failed (status 1)")
+    assert failure.lines == ("c", "d", "e")
+    said = [line.partition("  ")[2] or line for line in boots.log(3).splitlines()]
+    assert said == [
+        "connecting",
+        "env: nothing to do",
+        "deps",
+        "failed: bootstrap phase 'deps' failed (status 1):",
+        *"abcde",
+    ]
+    boots.up(Boot(3, 8), "aws")
+    assert boots.failures == {}
+
+
+def test_what_is_kept_of_starts_is_bounded(record: PoolRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(booting, "LOGS", 10_000)
+    boots = Boots(record)
+    for rank in range(50):
+        boot = Boot(rank, rank)
+        boots.begin(boot)
+        boots.failed(boot, NodeStartError("it failed", "x" * 2000))
+    assert [rank for rank in range(50) if boots.log(rank)] == [46, 47, 48, 49]
