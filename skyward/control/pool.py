@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _SEEN_EVERY = 20.0
-
 _DIED = "node %s died: %s; replacing it, and sending what ran there again"
 _NOT_HAD = "node %s could not be had: %s; trying again"
 
