@@ -19,6 +19,8 @@ __all__ = ["Journal"]
 _BUSY = 10.0
 """Seconds to wait for other processes that write."""
 
+_making = threading.Lock()
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pools (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, opened REAL NOT NULL,
@@ -56,7 +58,7 @@ class Journal:
         self.path = (directory or data_directory()) / "journal.db"
         self._lock = threading.Lock()
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            _make(self.path)
             self._db = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise self._unwritable(error) from error
@@ -80,6 +82,11 @@ class Journal:
         self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
 
     def _unwritable(self, error: Exception) -> JournalError:
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            return JournalError(
+                f"Skyward writes down what it launches in {self.path}, which is damaged ({error}): move it out of the "
+                "way. Machines that only it knew of end with their leases."
+            )
         return JournalError(
             f"Skyward writes down what it launches in {self.path}, which cannot be written ({error}); "
             "name another directory in the environment variable SKYWARD_DATA_DIR."
@@ -236,6 +243,17 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _make(path: Path) -> None:
+    """An empty file, for its user alone, if there is none.
+
+    One that is there is not opened, for closing it would let go of all locks that this process has on it, SQLite's too;
+    and without them, other processes write over what ours does.
+    """
+    with _making:
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _machine(instance: bytes, worker: bytes | None) -> MachineEntry:

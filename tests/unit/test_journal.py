@@ -172,3 +172,36 @@ def test_a_directory_that_cannot_be_written_is_named(data: Path) -> None:
     data.touch()
     with pytest.raises(JournalError, match=rf"^Skyward writes down what it launches in {data}, which cannot be made"):
         new()
+
+
+def test_another_look_at_it_does_not_let_go_of_it(data: Path) -> None:
+    look = "from skyward.journal import Journal; Journal().close()"
+    with Journal() as journal:
+        journal.pools()
+        Journal().close()
+        subprocess.run([sys.executable, "-c", look], check=True)
+        assert (data / "journal.db-wal").exists(), (
+            "another process removed what this one uses"
+        )
+
+
+def test_many_processes_write_it_at_once(data: Path) -> None:
+    write = (
+        "from skyward.journal import Journal\n"
+        "for number in range(20):\n"
+        "    with Journal() as one, Journal() as two:\n"
+        "        one.add_took('p', 'i', {str(number): 1.0}, 3)\n"
+        "        two.add_took('p', 'i', {str(number): 2.0}, 3)\n"
+    )
+    writing = [subprocess.Popen([sys.executable, "-c", write]) for _ in range(4)]
+    assert [each.wait() for each in writing] == [0] * 4
+    with closing(sqlite3.connect(data / "journal.db")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("SELECT count(*) FROM took").fetchone() == (60,)
+
+
+def test_one_that_is_damaged_is_named(data: Path) -> None:
+    data.mkdir(exist_ok=True)
+    (data / "journal.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(JournalError, match=r"is damaged \(.*\): move it out of the way\. Machines that only it knew"):
+        new()
