@@ -33,10 +33,10 @@ unit: setup ## tests of one process
 local: setup ## tests with real worker processes on this machine
 	$(BIN)/python -m pytest tests/local
 
-machines: setup ## tests with real machines over SSH, on this host: as root, with openssh-server and iproute2
+machines: setup ## tests with real machines over SSH, on this host: as root, with openssh-server, iproute2 and debootstrap
 	$(BIN)/python -m pytest tests/machines
 
-containers: setup ## tests with real containers, of an engine of their own: as root, with docker.io and iproute2
+containers: setup ## tests with real containers, of engines of their own: as root, with docker.io, podman and iproute2
 	$(BIN)/python -m pytest tests/containers
 
 ui: setup ## tests of the side panel in a browser: with chromium

@@ -18,16 +18,17 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["IMAGE", "MOUNTS", "Engine", "why_not"]
+__all__ = ["IMAGE", "MOUNTS", "Engine", "cgroups", "remove_cgroups", "why_not"]
 
 IMAGE = "skyward-test:1"
 ROOT = Path(__file__).parents[2]
 _READY_WITHIN = 60.0
+_EMPTY_WITHIN = 5.0
 _OF_DOCKER = {"docker": "docker.io", "dockerd": "docker.io"}
 
 _START = """
@@ -169,8 +170,23 @@ class Engine:
                 self.call("rm", "--force", *left)
         self._process.kill()
         self._process.wait()
-        for path in sorted(Path("/sys/fs/cgroup").glob(f"**/{self._name}"), reverse=True):
+        remove_cgroups(cgroups(self._name))
+        shutil.rmtree(self._state, ignore_errors=True)
+
+
+def cgroups(name: str) -> list[Path]:
+    """The control groups of that name, in every hierarchy."""
+    return sorted(Path("/sys/fs/cgroup").glob(f"**/{name}"), reverse=True)
+
+
+def remove_cgroups(paths: Sequence[Path]) -> None:
+    """Remove control groups with those in them, once what was in them has ended, which takes a moment."""
+    deadline = time.monotonic() + _EMPTY_WITHIN
+    while left := [path for path in paths if path.exists()]:
+        for path in left:
             for folder in [*sorted(path.glob("**/"), reverse=True), path]:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
-        shutil.rmtree(self._state, ignore_errors=True)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)

@@ -8,9 +8,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.containers.engine import MOUNTS, Engine
+from tests.containers.engine import MOUNTS, Engine, cgroups, remove_cgroups
 
 __all__ = ["OF_PODMAN", "Podman"]
+
+_CGROUP = "libpod_parent"
+"""Where podman puts the processes that keep its containers, whatever it is told of those."""
 
 _START = """
 set -e
@@ -46,6 +49,10 @@ OF_PODMAN = {"podman": "podman", "runc": "runc", "nsenter": "util-linux"}
 class Podman(Engine):
     """podman, ready. Its command is a program of that name, which enters its namespaces."""
 
+    def __init__(self) -> None:
+        self._cgroups_before = cgroups(_CGROUP)
+        super().__init__()
+
     def _start(self) -> str:
         return _START
 
@@ -71,3 +78,8 @@ class Podman(Engine):
     def networks(self) -> list[str]:
         """The networks that it did not come with."""
         return [name for name in self.call("network", "ls", "--format", "{{.Name}}").split() if name != "podman"]
+
+    def close(self) -> None:
+        """End it, with all that is in it."""
+        super().close()
+        remove_cgroups([path for path in cgroups(_CGROUP) if path not in self._cgroups_before])

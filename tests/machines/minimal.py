@@ -28,6 +28,7 @@ set -eu
 debootstrap --variant=minbase --include={included} {release} {made}/root {mirror}
 cd {made}
 mkdir -p root/etc/ssl packages
+rm -f root/var/cache/apt/archives/*.deb
 mount --bind /etc/ssl root/etc/ssl
 chroot root apt-get -q -y --no-install-recommends --download-only install {offered}
 umount root/etc/ssl

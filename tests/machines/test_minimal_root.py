@@ -13,7 +13,7 @@ import skyward as sky
 from tests.local.bootstrapping import make_wheel, repack
 from tests.machines import minimal
 from tests.machines.conftest import hosts
-from tests.machines.machine import Machine, Network
+from tests.machines.machine import Machine, Network, why_not
 from tests.machines.serving import served
 from tests.required import leave_out_for
 
@@ -26,6 +26,7 @@ MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 @pytest.fixture(scope="module")
 def offered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the mirrors have: packages for apt, packages for Python, and Python itself."""
+    leave_out_for(why_not(), "SKYWARD_MACHINES")
     leave_out_for(minimal.why_not(), "SKYWARD_MINIMAL_ROOT")
     folder = tmp_path_factory.mktemp("offered")
     for name in ("blake3", "casty", "cloudpickle", "uv", "uvloop"):
