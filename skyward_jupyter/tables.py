@@ -79,7 +79,7 @@ def decision_table(events: Iterable["DecisionEvent"]) -> str:
 def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
     """One line for each task that was recovered with a pool; nothing for none."""
     rows = [
-        (index, _cell(task.origin), _what(task.name, task.origin), task.node, task.state, len(task.output))
+        (index, _cell(task.origin), _what(task.name, task.origin), task.node, task.state, task.printed)
         for index, task in enumerate(tasks)
     ]
     if not rows:

@@ -33,13 +33,11 @@ from skyward.wire.messages import (
     Drop,
     Event,
     Farewell,
-    Finished,
     Metrics,
     Reported,
     Shutdown,
     Submit,
 )
-from skyward.wire.payload import blobs_of
 
 if TYPE_CHECKING:
     from skyward.control.spreading import Spreading
@@ -185,10 +183,9 @@ class Node:
     def release(self) -> None:
         """Pass on what was heard of tasks that another process sent."""
         earlier, self._earlier = self._earlier or [], None
-        results = {blob.key for each in earlier if isinstance(each, Finished) for blob in blobs_of([each.payload])}
         for event in earlier:
             if isinstance(event, Reported):
-                self._holdings.adopt((blob.key, blob.size) for blob in event.blobs if blob.key not in results)
+                self._holdings.adopt((blob.key, blob.size) for blob in event.blobs)
             self._on_event(self, event)
 
     def _report(self, event: PhaseEvent) -> None:

@@ -26,7 +26,7 @@ _NO_ROOM = "\n[Skyward left out {:,} characters here: there was no room for them
 
 
 class _Printed:
-    """Keeps what a task prints, all of it."""
+    """Keeps what a task prints, all of it: so many `characters`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,12 +34,14 @@ class _Printed:
         self._texts: list[str] = []
         self._length = 0
         self._omitted = 0
+        self.characters = 0
 
     def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
         """The task printed."""
         with self._lock:
             self._texts.append(text)
             self._length += len(text)
+            self.characters += len(text)
             if self._length > _IN_MEMORY:
                 self._put_by()
 
@@ -130,6 +132,11 @@ class RecoveredTask:
     def output(self) -> str:
         """What it printed that its former client has not seen, standard output and error together."""
         return self._printed.text
+
+    @property
+    def printed(self) -> int:
+        """Characters of `output`."""
+        return self._printed.characters
 
     def __repr__(self) -> str:
         return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
-from casty import ActorFailed, Client, NotStarted, Refused, Runtime, Unavailable
+from casty import ActorFailed, Client, MessageTooLarge, NotStarted, Refused, Runtime, Unavailable
 
 from skyward.errors import NodeStartError
-from skyward.wire.mailbox import reference
+from skyward.wire.mailbox import LIMITS, reference
 from skyward.wire.messages import BATCH_BYTES, Blob, Code, Command, Commands, Event, Exchange, Feed, Payload, Submit
 
 __all__ = ["Channel", "engine_runtime"]
@@ -27,7 +27,7 @@ _SYNC_TUNNELLED = timedelta(seconds=1)
 
 _RETRY = 0.1
 _STALE = 1.0
-_BROKEN = (Unavailable, NotStarted, ActorFailed, TimeoutError, ConnectionError)
+_BROKEN = (Unavailable, NotStarted, ActorFailed, MessageTooLarge, TimeoutError, ConnectionError)
 
 _logger = logging.getLogger(__name__)
 _runtime: Runtime | None = None
@@ -79,6 +79,7 @@ class Channel:
             seeds=(dial or address,),
             address_map=lambda wanted: dial if dial and wanted == address else wanted,
             sync_every=_SYNC_TUNNELLED if dial and dial != address else _SYNC,
+            limits=LIMITS,
             runtime=engine_runtime(),
             observer=_log,
         )

@@ -6,13 +6,17 @@ It is declared here and not in `skyward.worker`, because the client names the sa
 from collections.abc import Callable
 from datetime import timedelta
 
-from casty import Client, Context, Ref, actor
+from casty import Client, Context, Limits, Ref, actor
 
 from skyward.wire.messages import Commands, Exchange
 
-__all__ = ["KEY", "mailbox", "receive_with", "reference"]
+__all__ = ["KEY", "LIMITS", "mailbox", "receive_with", "reference"]
 
 KEY = "node"
+
+LIMITS = Limits(message=256 * 1024 * 1024)
+"""The most bytes of one message, the same at both ends. Messages are far smaller; a large display is one event, though,
+and must arrive. Whatever is larger holds up what is behind it."""
 
 type Message = Commands | Exchange
 

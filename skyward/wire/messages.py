@@ -57,7 +57,7 @@ INLINE_LIMIT = 64 * 1024
 """Bytes up to which a buffer travels inside a message. Above it, it is a blob."""
 
 BATCH_BYTES = 1024 * 1024
-"""Bytes after which a batch of commands or events is closed: a quarter of the engine's limit for one message."""
+"""Bytes after which a batch of commands or events is closed: what comes after it waits for no more than that."""
 
 NOWHERE = -1
 """The offset of output whose place in its stream is not known."""

@@ -29,7 +29,7 @@ from casty import ActorSystem, Cluster, Runtime
 from skyward.collections.base import set_here
 from skyward.wire.brisk import brisk
 from skyward.wire.loop import new_event_loop
-from skyward.wire.mailbox import receive_with
+from skyward.wire.mailbox import LIMITS, receive_with
 from skyward.wire.messages import Commands, Exchange
 from skyward.worker.agent import Agent
 from skyward.worker.backlog import Backlog
@@ -87,7 +87,7 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
     receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
     agent.beat()
     bulk = BulkServer(settings.host, settings.token, agent.store, agent.arrivals)
-    cluster = Cluster(bind=f"{settings.host}:{settings.port}")
+    cluster = Cluster(bind=f"{settings.host}:{settings.port}", limits=LIMITS)
     async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:
         hello = {
             "address": system.node.address,

@@ -42,6 +42,7 @@ class BlobStore:
         self._blobs: dict[bytes, StoredBlob] = {}
         self._holders: Counter[bytes] = Counter()
         self._dropped: set[bytes] = set()
+        self._made: set[bytes] = set()
 
     def reserve(self, size: int) -> StoredBlob:
         """Room for a blob, empty: write it to the descriptor, and `publish` or `discard` it then."""
@@ -67,14 +68,18 @@ class BlobStore:
             rest = view.cast("B")
             while rest:
                 rest = rest[os.write(blob.fd, rest) :]
-            keys.append(secrets.token_bytes(32))
-            self.publish(keys[-1], blob)
+            keys.append(self._publish_made(blob))
         return keys
 
     def adopt(self, path: str, size: int) -> bytes:
         """Take over a blob that another process of the node made; its key."""
+        return self._publish_made(StoredBlob(os.open(path, os.O_RDWR), size))
+
+    def _publish_made(self, blob: StoredBlob) -> bytes:
         key = secrets.token_bytes(32)
-        self.publish(key, StoredBlob(os.open(path, os.O_RDWR), size))
+        with self._lock:
+            self._made.add(key)
+        self.publish(key, blob)
         return key
 
     def get(self, key: bytes) -> StoredBlob:
@@ -97,9 +102,9 @@ class BlobStore:
             return StoredBlob(os.dup(blob.fd), blob.size)
 
     def sizes(self) -> dict[bytes, int]:
-        """Every blob there is, but those that go once nobody holds them."""
+        """Every blob that was brought here, but those that go once nobody holds them. Results are not among them."""
         with self._lock:
-            return {key: blob.size for key, blob in self._blobs.items() if key not in self._dropped}
+            return {key: blob.size for key, blob in self._blobs.items() if key not in self._dropped | self._made}
 
     def map(self, key: bytes) -> memoryview:
         """The blob of `key` as `map_private` gives it.
@@ -136,6 +141,7 @@ class BlobStore:
                 del self._holders[key]
                 if key in self._dropped:
                     self._dropped.discard(key)
+                    self._made.discard(key)
                     os.close(self._blobs.pop(key).fd)
 
 

@@ -5,10 +5,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from skyward.errors import TooLargeError
 from skyward.wire.messages import Display, Event, Payload
 from skyward.wire.payload import dumps
 
 __all__ = ["Port", "TaskContext", "current_task", "current_task_number", "running"]
+
+
+_LARGEST = 64 * 1024 * 1024
+"""Bytes of one display."""
 
 
 class Port(Protocol):
@@ -32,8 +37,17 @@ class TaskContext:
     def publish_display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str | None, update: bool
     ) -> None:
-        """Show a rich display in the cell, or the console, that the task was sent from."""
+        """Show a rich display in the cell, or the console, that the task was sent from.
+
+        Raises:
+            TooLargeError: it is larger than what a notebook could show.
+        """
         pickled = dumps((dict(data), dict(metadata), display_id, update))
+        if len(pickled) > _LARGEST:
+            raise TooLargeError(
+                f"A display of {len(pickled) >> 20} MiB cannot be shown; the most is {_LARGEST >> 20} MiB. "
+                "Show less of it, or return it."
+            )
         self.port.emit(Display(self.task, Payload(pickled)))
 
 

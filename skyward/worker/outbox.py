@@ -37,6 +37,9 @@ _LOOK = 0.5
 _OVERHEAD = 64
 """Bytes counted for an event beside its data."""
 
+_PIECE = BATCH_BYTES // 4
+"""Characters of one text that go together, so that a long one holds up nothing else."""
+
 _STREAMS = 2048
 """Streams whose lengths are remembered: those that were written to last."""
 
@@ -85,6 +88,10 @@ class Outbox:
 
     def put(self, event: Event, *, urgent: bool, wait: bool) -> None:
         """Queue `event`. With `wait`, wait first until the client that listens has caught up."""
+        if wait and isinstance(event, Output) and len(event.text) > _PIECE:
+            for start in range(0, len(event.text), _PIECE):
+                self.put(Output(event.task, event.stream, event.text[start : start + _PIECE]), urgent=urgent, wait=True)
+            return
         with self._ready:
             room = not wait or self._bytes <= LIMIT or self._find_room()
             start = self._advance(event) if isinstance(event, Output) else NOWHERE
@@ -155,7 +162,7 @@ class Outbox:
         if not self._entries or self._first + len(self._entries) - 1 <= self._sent:
             return False
         last = self._entries[-1]
-        if last.size > BATCH_BYTES // 4:
+        if last.size > _PIECE:
             return False
         match event, last.event:
             case Output(task, stream, text), Output(other, same) if task == other and stream == same:

@@ -184,6 +184,7 @@ def test_a_task_that_nobody_listens_to_ends_whatever_it_prints(tmp_path: Path) -
     with sky.attach("left") as pool:
         (task,) = pool.recovered
         assert task.result(60) == "done all the same"
+        assert task.printed == len(task.output)
         numbers = [line[:8] for line in task.output.splitlines() if line != "begun"]
     assert numbers == [f"{number:05}{part:03}" for number in range(1024) for part in range(1000)]
 

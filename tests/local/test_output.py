@@ -159,6 +159,38 @@ def test_displays_reach_the_sink(pool: sky.Compute) -> None:
     assert sink.displayed == [(1, {"text/plain": "a figure"})]
 
 
+def test_one_very_long_text_and_one_very_large_display_arrive(each_executor: sky.Compute) -> None:
+    """Each is more than twice what the engine lets through at once, unless it is told to."""
+
+    @sky.function
+    def say_all_at_once() -> None:
+        from skyward.worker.context import current_task
+
+        context = current_task()
+        assert context is not None
+        context.publish_display({"text/html": "x" * 9_000_000}, {}, None, False)
+        print("\N{SNOWMAN}" * 3_000_000)
+
+    sink = Recorder()
+    each_executor.start(say_all_at_once(), sink=sink).future.result(30)
+    assert sink.text("stdout") == "\N{SNOWMAN}" * 3_000_000 + "\n"
+    assert [len(data["text/html"]) for _, data in sink.displayed] == [9_000_000]
+    assert max(len(text) for _, _, text in sink.written) < 1_000_000, "it held up whatever was behind it"
+
+
+def test_a_display_that_nobody_could_look_at_says_so(pool: sky.Compute) -> None:
+    @sky.function
+    def show() -> None:
+        from skyward.worker.context import current_task
+
+        context = current_task()
+        assert context is not None
+        context.publish_display({"text/html": "x" * (80 << 20)}, {}, None, False)
+
+    with pytest.raises(sky.TooLargeError, match="A display of 80 MiB cannot be shown; the most is 64 MiB"):
+        show() >> pool
+
+
 def test_tasks_do_not_see_the_pools_secret(pool: sky.Compute) -> None:
     @sky.function
     def environment() -> set[str]:

@@ -46,6 +46,17 @@ def test_a_task_that_writes_to_its_map_changes_nobody_elses() -> None:
     store.drop((key,))
 
 
+def test_a_new_client_is_told_of_what_was_brought_and_not_of_results() -> None:
+    """It would take those for blobs of calls to come, and drop them for others before it has fetched them."""
+    store = BlobStore()
+    store.publish(b"k", store.reserve(3))
+    (result,) = store.keep([memoryview(b"abc")])
+    adopted = store.adopt(store.get(result).path, 3)
+    assert store.sizes() == {b"k": 3}
+    store.drop((b"k", result, adopted))
+    assert store.sizes() == {}
+
+
 def test_a_map_outlives_its_blob() -> None:
     store = BlobStore()
     (key,) = store.keep([memoryview(b"abc")])
