@@ -80,6 +80,16 @@ class Launcher:
         return sum(map(len, self._standing.values()))
 
     @property
+    def accelerators(self) -> str:
+        """Those of a machine at the preferred place, such as "A100"; empty for none."""
+        return _accelerators(next(iter(self._offers.values()))) if self._offers else ""
+
+    @property
+    def lease(self) -> float:
+        """Seconds that its machines outlive their client, where they can."""
+        return max(spec.ttl for spec in self._specs)
+
+    @property
     def places(self) -> tuple[Place, ...]:
         """Where the machines come from, the preferred place first."""
         return tuple(self._offers)
@@ -218,10 +228,7 @@ class Launcher:
 
     def _terms(self, instance: Instance) -> Terms:
         place, slots = self._instances[instance.id], self._options.worker.concurrency
-        asked, sold = self._spec_of(instance).accelerator, self._offers[place].offer.instance_type
-        name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
-        several = f":{count:g}" if count not in (0, 1) else ""
-        return Terms(f"{name}{several}" if name else place.provider, place.hourly_price, slots)
+        return Terms(_accelerators(self._offers[place]) or place.provider, place.hourly_price, slots)
 
     def _entered(self, access: Access | None) -> Access | None:
         """How a machine is entered, as the options have it where they say."""
@@ -370,6 +377,13 @@ def _resources(offered: Offered) -> Mapping[str, float]:
     """What a machine at a place is known to have. What the spec leaves open is as the offer has it."""
     kind = offered.offer.instance_type
     return {"CPU": kind.vcpus, "memory": kind.memory_gb, **offered.spec.node_resources}
+
+
+def _accelerators(offered: Offered) -> str:
+    """What accelerators a machine at a place has, such as "A100" or "H100:8"; empty for none."""
+    asked, sold = offered.spec.accelerator, offered.offer.instance_type
+    name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
+    return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
 
 def _by_rank(machine: MachineEntry) -> tuple[bool, int]:

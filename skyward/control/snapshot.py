@@ -98,6 +98,8 @@ class PoolSnapshot:
         at: Unix time of this snapshot.
         failure: why nodes cannot be had, or paid; empty while they can.
         troubles: nodes that did not come up, the first few by rank.
+        accelerators: of its machines, such as "A100"; empty for none.
+        lease: seconds that nodes run on without this process; 0 where they do not.
     """
 
     name: str
@@ -118,6 +120,8 @@ class PoolSnapshot:
     at: float = 0.0
     failure: str = ""
     troubles: tuple[TroubleView, ...] = ()
+    accelerators: str = ""
+    lease: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,8 @@ def view(
         at=now + since,
         failure=plane.failure,
         troubles=() if over or boots is None else troubles(plane, boots, now, since),
+        accelerators=", ".join(dict.fromkeys(filter(None, (each.accelerators for each in launchers.values())))),
+        lease=max(each.lease for each in launchers.values()) if any(node.outlives for node in views) else 0.0,
     )
 
 

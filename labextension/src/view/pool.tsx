@@ -71,6 +71,7 @@ export function PoolCard(
         {elastic
           ? trans.__('%1 of %2–%3 nodes', whole(pool.active), whole(pool.min), whole(pool.max))
           : trans.__('%1 of %2 nodes', whole(pool.active), whole(pool.desired))}
+        {pool.accelerators && ` · ${pool.accelerators}`}
         {' · '}
         {pool.provider || trans.__('no provider yet')}
         {pool.policy && elastic && ` · ${pool.policy}`}

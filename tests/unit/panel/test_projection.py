@@ -45,13 +45,13 @@ def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:
 
 
 def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:
-    gpus = (GPUMetrics("A100", 0.5, 10, 40), GPUMetrics("A100", 1.0, 30, 40))
+    gpus = (GPUMetrics("A100", 0.5, 10 * 10**9, 40 * 10**9), GPUMetrics("A100", 1.0, 30 * 10**9, 40 * 10**9))
     used = NodeMetrics("machine", 2.0, 8.0, 3, 4, gpus=gpus)
     unknown = NodeMetrics("processes", 0.1, 8.0)
     state = project(PoolReport(snapshot(nodes=(node(0, metrics=used), node(1, metrics=unknown), node(2)))))
     assert state["gauges"] == {
-        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5),
-        "p/2": GaugeRow("p", 2, 0.01, None, None, None),
+        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40),
+        "p/2": GaugeRow("p", 2, 0.01, None, None, None, None),
     }
 
 
