@@ -187,6 +187,7 @@ def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
         recovered=recovered,
         accelerators=snapshot.accelerators,
         lease=snapshot.lease,
+        broke=snapshot.broke,
     )
 
 

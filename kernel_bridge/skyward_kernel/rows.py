@@ -37,7 +37,7 @@ class PoolRow:
     """A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`.
 
     `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the
-    kernel, 0 where they do not.
+    kernel, 0 where they do not. `broke`: its budget is reached, and its nodes go once their tasks are over.
     """
 
     name: str
@@ -60,6 +60,7 @@ class PoolRow:
     recovered: int
     accelerators: str
     lease: float
+    broke: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ export const KEPT: { [table: string]: number } = {
   output: 200
 };
 
-/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the kernel, 0 where they do not. */
+/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the kernel, 0 where they do not. `broke`: its budget is reached, and its nodes go once their tasks are over. */
 export interface PoolRow {
   name: string;
   state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
@@ -33,6 +33,7 @@ export interface PoolRow {
   recovered: number;
   accelerators: string;
   lease: number;
+  broke: boolean;
 }
 
 /** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. */

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.control.costing import CellCost
-from skyward.control.snapshot import OutputView, PoolReport
+from skyward.control.snapshot import OutputView, PoolReport, TroubleView
 from skyward.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.rows import KEPT, LOGS, CellRow, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
+from skyward_kernel.rows import KEPT, LOGS, CellRow, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow, TroubleRow
 from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit
@@ -33,6 +33,21 @@ def test_a_pool_with_everything() -> None:
     assert (state["decisions"]["p/1"].before, state["decisions"]["p/1"].after) == (1, 2)
     assert encode(state["output"]["p/1"])["text"] == "epoch 1\n"
     assert (state.last_decision, state.last_output) == (1, 1)
+
+
+def test_a_pool_says_what_it_is_made_of_and_how_it_stands() -> None:
+    (row,) = project(PoolReport(snapshot(accelerators="A100:2", lease=600.0, broke=True)))["pools"].values()
+    assert isinstance(row, PoolRow)
+    assert (row.accelerators, row.lease, row.broke) == ("A100:2", 600.0, True)
+
+
+def test_a_node_that_did_not_come_up() -> None:
+    view = TroubleView(3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
+    state = project(PoolReport(snapshot(troubles=(view,))))
+    row = TroubleRow("p", 3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
+    assert state["troubles"] == {"p/3": row}
+    up = project(PoolReport(snapshot()), state)
+    assert changes({"p": state}, {"p": up}) == ({}, {"troubles": ("p/3",)})
 
 
 def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:

@@ -830,6 +830,15 @@
     display: none;
   }
 
+  .skyward-Decision > summary {
+    grid-template-columns: max-content minmax(0, 1fr);
+    gap: 0 8px;
+  }
+
+  .skyward-Decision-reason {
+    grid-column: 1 / -1;
+  }
+
   .skyward-Task {
     gap: 3px;
   }
