@@ -134,6 +134,14 @@ OPTIONS: tuple[Option, ...] = (
         takes="USD in all, such as 20",
     ),
     _pool(
+        "--idle",
+        to="autoscale_idle_timeout",
+        metavar="SECONDS",
+        help="how long it stays as large as it is without a task; 60 if not given",
+        read=reading.duration,
+        takes="a duration, such as 90, 10m or 1h",
+    ),
+    _pool(
         "--policy",
         to="policy",
         metavar="NAME",

@@ -185,6 +185,9 @@ def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
         budget=snapshot.budget,
         failure=snapshot.failure,
         recovered=recovered,
+        accelerators=snapshot.accelerators,
+        lease=snapshot.lease,
+        broke=snapshot.broke,
     )
 
 
@@ -232,6 +235,7 @@ def _gauge(pool: str, view: NodeView) -> GaugeRow:
         memory=_share(metrics.memory, metrics.memory_total),
         gpu=_share(sum(gpu.busy for gpu in gpus), len(gpus)),
         gpu_memory=_share(sum(gpu.memory for gpu in gpus), sum(gpu.memory_total for gpu in gpus)),
+        gpu_gb=round(sum(gpu.memory for gpu in gpus) / 1e9) if gpus else None,
     )
 
 

@@ -36,7 +36,8 @@ LOGS = tuple(KEPT)
 class PoolRow:
     """A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`.
 
-    `recovered`: how many tasks of a former kernel it was found with.
+    `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the
+    kernel, 0 where they do not. `broke`: its budget is reached, and its nodes go once their tasks are over.
     """
 
     name: str
@@ -57,6 +58,9 @@ class PoolRow:
     budget: float | None
     failure: str
     recovered: int
+    accelerators: str
+    lease: float
+    broke: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,10 @@ class TroubleRow:
 
 @dataclass(frozen=True, slots=True)
 class GaugeRow:
-    """How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known."""
+    """How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known.
+
+    `gpu_gb`: memory of its GPUs that is in use, in GB.
+    """
 
     pool: str
     machine: int
@@ -114,6 +121,7 @@ class GaugeRow:
     memory: float | None = None
     gpu: float | None = None
     gpu_memory: float | None = None
+    gpu_gb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

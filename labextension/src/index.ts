@@ -8,11 +8,13 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { Menu } from '@lumino/widgets';
 
 import { icon } from './icon';
 import { equivalent, Wish } from './model/equivalent';
 import { PanelModel } from './model/panel';
 import { PoolRow } from './protocol';
+import { addCommands } from './palette';
 import { openStartLog } from './startlog';
 import { startTerminal } from './terminal';
 import { Actions, SkywardPanel } from './view/panel';
@@ -25,11 +27,15 @@ const COMMANDS = {
   show: 'skyward:show-panel',
   load: 'skyward:insert-load-ext',
   cell: 'skyward:insert-cell',
+  help: 'skyward:insert-help',
   stopAll: 'skyward:stop-all'
 } as const;
 
 const LOAD = '%load_ext skyward';
 const CELL = '%%sky\n';
+const HELP = '%sky help';
+/** Of JupyterLab itself, where it has it. */
+const SETTINGS = 'settingeditor:open';
 
 /** The cell that shows the tasks that a former kernel left in a pool, with what they have printed since. */
 const recovered = (pool: string) =>
@@ -103,7 +109,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
       }
       await startTerminal(app, reply, trans.__('node %1 of %2', node, pool));
     };
+    const menu = new Menu({ commands: app.commands });
     const actions: Actions = {
+      openMenu: button => {
+        const { left, bottom } = button.getBoundingClientRect();
+        menu.open(left, bottom);
+      },
       insertLoad: () => insertCell(tracker, LOAD),
       insertCell: () => insertCell(tracker, CELL),
       stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
@@ -148,6 +159,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
       isEnabled: hasNotebook,
       execute: actions.insertCell
     });
+    app.commands.addCommand(COMMANDS.help, {
+      label: trans.__('Insert %1', HELP),
+      isEnabled: hasNotebook,
+      execute: () => insertCell(tracker, HELP)
+    });
     app.commands.addCommand(COMMANDS.stopAll, {
       label: trans.__('Stop All Pools of This Notebook'),
       isEnabled: () => model.pools.length > 0,
@@ -156,6 +172,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
     for (const command of Object.values(COMMANDS)) {
       palette?.addItem({ command, category: trans.__('Skyward') });
     }
+
+    addCommands(app, palette, model, actions, () => app.shell.activateById(panel.id), trans);
+    menu.addItem({ command: 'skyward:new-pool' });
+    menu.addItem({ command: COMMANDS.help });
+    menu.addItem({ command: SETTINGS, args: { query: 'Skyward' } });
+    menu.addItem({ type: 'separator' });
+    menu.addItem({ command: COMMANDS.stopAll });
 
     const item = new StatusItem(model, trans, () =>
       app.shell.activateById(panel.id)

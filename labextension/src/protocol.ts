@@ -11,7 +11,7 @@ export const KEPT: { [table: string]: number } = {
   output: 200
 };
 
-/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. */
+/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the kernel, 0 where they do not. `broke`: its budget is reached, and its nodes go once their tasks are over. */
 export interface PoolRow {
   name: string;
   state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
@@ -31,6 +31,9 @@ export interface PoolRow {
   budget: number | null;
   failure: string;
   recovered: number;
+  accelerators: string;
+  lease: number;
+  broke: boolean;
 }
 
 /** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. */
@@ -67,7 +70,7 @@ export interface TroubleRow {
   gave_up: boolean;
 }
 
-/** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. */
+/** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. `gpu_gb`: memory of its GPUs that is in use, in GB. */
 export interface GaugeRow {
   pool: string;
   machine: number;
@@ -75,6 +78,7 @@ export interface GaugeRow {
   memory: number | null;
   gpu: number | null;
   gpu_memory: number | null;
+  gpu_gb: number | null;
 }
 
 /** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether that ran in a kernel before this one. `cost`: USD, once it is over; while it runs, it grows with time alone. */

@@ -7,6 +7,8 @@ import { equivalent, Wish } from '../src/model/equivalent';
 import { duration, money, share, spentBy } from '../src/model/format';
 import { nodesInOrder, outputLines, tally, tasksInOrder, title } from '../src/model/lists';
 import { accounts } from '../src/model/money';
+import { Rate } from '../src/model/rate';
+import { inOrderOf } from '../src/model/steady';
 import { lasts, perHour } from '../src/model/price';
 import { visible } from '../src/model/window';
 import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow, TroubleRow, VERSION } from '../src/protocol';
@@ -170,6 +172,26 @@ describe('a node that did not come up', () => {
     [{ gave_up: true }, 'Gave up after 1 try']
   ])('%j: %s', (row, says) => {
     expect(outlook(trouble(row), 1000, words)).toBe(says);
+  });
+});
+
+describe('rows under the pointer', () => {
+  it('keep their order, and what is new comes last', () => {
+    const keyOf = (item: string) => item;
+    expect(inOrderOf(['d', 'a', 'c', 'e'], ['a', 'b', 'c', 'd'], keyOf)).toEqual(['a', 'c', 'd', 'e']);
+  });
+});
+
+describe('a rate', () => {
+  it('is told over the last seconds, and not before the first is over', () => {
+    const rate = new Rate();
+    expect(rate.at(100, 10)).toBeNull();
+    expect(rate.at(100.5, 60)).toBeNull();
+    expect(rate.at(102, 210)).toBeCloseTo(100);
+    for (let second = 3; second < 20; second++) {
+      rate.at(100 + second, 210);
+    }
+    expect(rate.at(120, 210)).toBe(0);
   });
 });
 

@@ -80,6 +80,16 @@ class Launcher:
         return sum(map(len, self._standing.values()))
 
     @property
+    def accelerators(self) -> str:
+        """Those of a machine at the preferred place, such as "A100"; empty for none."""
+        return next(iter(self._offers.values())).accelerators if self._offers else ""
+
+    @property
+    def lease(self) -> float:
+        """Seconds that its machines outlive their client, where they can."""
+        return max(spec.ttl for spec in self._specs)
+
+    @property
     def places(self) -> tuple[Place, ...]:
         """Where the machines come from, the preferred place first."""
         return tuple(self._offers)
@@ -88,7 +98,7 @@ class Launcher:
         """The group as scaling sees it. What the spec leaves open is as the offer has it."""
         offered = next(iter(self._offers.values()))
         spec = offered.spec
-        resources = _resources(offered)
+        resources = offered.resources
         return Group(
             self._group,
             self.nodes.min,
@@ -205,7 +215,7 @@ class Launcher:
         return {name: amount for name, amount in node.measured.items() if name not in told}
 
     def _told(self, node: Node) -> Mapping[str, float]:
-        resources = _resources(self._offers[self._instances[node.instance.id]])
+        resources = self._offers[self._instances[node.instance.id]].resources
         return {name: amount for name, amount in resources.items() if amount}
 
     def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
@@ -218,10 +228,7 @@ class Launcher:
 
     def _terms(self, instance: Instance) -> Terms:
         place, slots = self._instances[instance.id], self._options.worker.concurrency
-        asked, sold = self._spec_of(instance).accelerator, self._offers[place].offer.instance_type
-        name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
-        several = f":{count:g}" if count not in (0, 1) else ""
-        return Terms(f"{name}{several}" if name else place.provider, place.hourly_price, slots)
+        return Terms(self._offers[place].accelerators or place.provider, place.hourly_price, slots)
 
     def _entered(self, access: Access | None) -> Access | None:
         """How a machine is entered, as the options have it where they say."""
@@ -364,12 +371,6 @@ def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], optio
     """What gets the machines of each group of one pool."""
     roll, boots = Roll(), Boots(record)
     return {group: Launcher(record, group, specs, options, roll, boots) for group, specs in groups.items()}
-
-
-def _resources(offered: Offered) -> Mapping[str, float]:
-    """What a machine at a place is known to have. What the spec leaves open is as the offer has it."""
-    kind = offered.offer.instance_type
-    return {"CPU": kind.vcpus, "memory": kind.memory_gb, **offered.spec.node_resources}
 
 
 def _by_rank(machine: MachineEntry) -> tuple[bool, int]:

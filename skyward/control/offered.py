@@ -1,6 +1,6 @@
 """What is on offer for the nodes of one group: the places that fit, in the order they are preferred."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +25,19 @@ class Offered:
     spec: Spec
     offer: Offer
     config: ProviderConfig
+
+    @property
+    def resources(self) -> Mapping[str, float]:
+        """What a machine there is known to have. What the spec leaves open is as the offer has it."""
+        kind = self.offer.instance_type
+        return {"CPU": kind.vcpus, "memory": kind.memory_gb, **self.spec.node_resources}
+
+    @property
+    def accelerators(self) -> str:
+        """What accelerators a machine there has, such as "A100" or "H100:8"; empty for none."""
+        asked, sold = self.spec.accelerator, self.offer.instance_type
+        name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
+        return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is kept as what it is made from: what talks to a cloud is made anew."""

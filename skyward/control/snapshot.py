@@ -97,7 +97,10 @@ class PoolSnapshot:
         spent, per_hour, budget: USD; `budget` is None for no limit.
         at: Unix time of this snapshot.
         failure: why nodes cannot be had, or paid; empty while they can.
+        broke: whether its budget is reached, and its nodes go once their tasks are over.
         troubles: nodes that did not come up, the first few by rank.
+        accelerators: of its machines, such as "A100"; empty for none.
+        lease: seconds that nodes run on without this process; 0 where they do not.
     """
 
     name: str
@@ -118,6 +121,9 @@ class PoolSnapshot:
     at: float = 0.0
     failure: str = ""
     troubles: tuple[TroubleView, ...] = ()
+    accelerators: str = ""
+    lease: float = 0.0
+    broke: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,10 @@ def view(
         budget=plane.ledger.budget,
         at=now + since,
         failure=plane.failure,
+        broke=plane.broke,
         troubles=() if over or boots is None else troubles(plane, boots, now, since),
+        accelerators=", ".join(dict.fromkeys(filter(None, (each.accelerators for each in launchers.values())))),
+        lease=max(each.lease for each in launchers.values()) if any(node.outlives for node in views) else 0.0,
     )
 
 

@@ -159,8 +159,10 @@ def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -
         empty = until(pool, lambda now: now.nodes == ())
         assert 2.0 <= empty.spent <= 62.0
         assert "the budget of $62.00 is reached" in pool.decisions()[-1].reason
+        assert empty.broke
         pool.set_budget(None)
         assert rank() >> pool == 0
+        assert not pool.snapshot().broke
 
 
 def test_a_budget_that_pays_no_node_is_said_before_one_is_launched() -> None:

@@ -114,6 +114,7 @@ class Lab:
     def drag_edge(self, pixels: int) -> None:
         """Make the panel wider, as one does with the mouse."""
         box = self.panel.bounding_box()
+        assert box is not None, "the panel is not there"
         edge, middle = box["x"] + box["width"] + 1, box["y"] + 300
         self.page.mouse.move(edge, middle)
         self.page.mouse.down()

@@ -1,6 +1,7 @@
 """The side panel in a browser, against a real JupyterLab with real kernels and real nodes."""
 
 import contextlib
+import re
 import sys
 from pathlib import Path
 
@@ -17,24 +18,23 @@ SETTINGS = """[providers.cloud]
 type = "local"
 hourly_price = 1.5
 
-[providers.slow]
-type = "local"
-boot_time = 2.5
-hourly_price = 0.8
-
 [pools.dim]
-provider = "slow"
+provider = "cloud"
 nodes = "2:3"
-provision_retry_delay = 40
+provision_retry_delay = 200
 """
-"""A provider that costs something, and a pool whose nodes take their time."""
+"""A provider that costs something, and a pool of it."""
 
-FAILING = """import os, sys
-if os.environ.get("SKYWARD_NODE_ID") == "2":
+FAILING = """import os, sys, time
+node, go = os.environ.get("SKYWARD_NODE_ID"), os.path.join(os.path.dirname(__file__), "go")
+if node in ("0", "1"):
+    time.sleep(1.2)
+if node == "2":
+    while not os.path.exists(go): time.sleep(0.01)
     print(*(f"line {number} of many" for number in range(60)), sep="\\n", file=sys.stderr, flush=True)
     os._exit(3)
 """
-"""What keeps the worker of node 2 from coming up, as a `sitecustomize` module."""
+"""What has workers take their time as they start, and that of node 2 fail once it is told to: a `sitecustomize`."""
 
 
 DEAF = 'get_ipython().magics_manager.registry["SkyMagics"].bridge._do = lambda command: None'
@@ -80,7 +80,7 @@ def shell_folders() -> list[str]:
 
 def beats(path: Path) -> str:
     """A cell that runs for ever."""
-    body = f"open({str(path)!r}, 'a').write('.')\n    print('beat')\n    time.sleep(0.1)"
+    body = f"open({str(path)!r}, 'a').write('.')\n    print('beat\\n' * 9)\n    time.sleep(0.1)"
     return f"%%sky\nimport time\nwhile True:\n    {body}"
 
 
@@ -99,7 +99,11 @@ def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path
     lab.page.keyboard.press("Shift+Enter")
     lab.panel.get_by_text("No pool yet.").wait_for()
     lab.see("no-pool")
-    lab.press("+ New pool")
+    lab.press("Help, settings, stop all")
+    lab.page.locator(".lm-Menu-item", has_text="Settings").wait_for()
+    lab.page.keyboard.press("Escape")
+    lab.page.locator(".lm-Menu").wait_for(state="detached")
+    lab.command("skyward:new-pool")
     lab.panel.get_by_label("name", exact=True).wait_for()
     price = lab.panel.locator(".skyward-Price")
     lab.panel.get_by_label("provider", exact=True).select_option("cloud")
@@ -162,10 +166,17 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
     least.press("Enter")
     lab.pool().get_by_text("2 of 1\N{EN DASH}8 nodes").wait_for()
     lab.section("nodes").locator(".skyward-Node", has_text="idle").click()
-    lab.press("Drain")
+    lab.panel.get_by_role("button", name="Drain").wait_for()
+    lab.page.keyboard.press("Escape")
+    lab.panel.get_by_role("button", name="Drain").wait_for(state="detached")
+    lab.command("skyward:drain-node")
+    lab.page.locator(".jp-Dialog select").select_option("node 1 of default (active)")
+    lab.page.locator(".jp-Dialog .jp-mod-accept").click()
     lab.section("decisions").get_by_text("node 1 is drained").wait_for()
     lab.section("nodes").locator(".skyward-Node").nth(1).wait_for(state="detached")
 
+    to_end = "lines => lines.scrollHeight - lines.scrollTop - lines.clientHeight"
+    assert lab.section("streams").locator("pre").evaluate(to_end) < 24, "the last line that was printed is in sight"
     lab.press("Stop all tasks of cell")
     task.get_by_text("stopped").wait_for()
     lab.until_idle()
@@ -235,11 +246,8 @@ def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path
     (server[1] / "skyward.toml").write_text(SETTINGS)
     (server[1] / "failing").mkdir()
     (server[1] / "failing" / "sitecustomize.py").write_text(FAILING)
-    lab.run(f"%load_ext skyward\n%sky up dim --env PYTHONPATH={server[1] / 'failing'}", wait=False)
-    row = lab.section("nodes").locator(".skyward-Node", has_text="requested").first
-    row.get_by_text("0:01").wait_for()
+    lab.run(f"%load_ext skyward\n%sky up dim --env PYTHONPATH={server[1] / 'failing'}")
     lab.pool("dim").get_by_text("ready").wait_for()
-    lab.until_idle()
     lab.run("%%sky --on all --pool dim\nprint('hello')\n1")
     lab.section("streams").get_by_text("hello").first.wait_for()
     lab.page.evaluate("window.jupyterapp?.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
@@ -257,8 +265,11 @@ def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path
 
     lab.to_notebook()
     lab.run("%sky scale dim 3\nimport time\ntime.sleep(600)", wait=False)
-    row.get_by_text("of ~0:0").wait_for()
+    booting = lab.section("nodes").locator(".skyward-Node", has_text="worker")
+    booting.get_by_text("of ~0:0").wait_for()
+    booting.locator(".skyward-Boot-elapsed", has_text=re.compile(r"0:0[2-9]|0:[1-5]\d|[1-9]:")).wait_for()
     lab.see("booting")
+    (server[1] / "failing" / "go").touch()
     failed = lab.section("nodes").locator(".skyward-Trouble")
     failed.get_by_text("node 2 failed").wait_for()
     failed.get_by_text("the worker ended as it started (status 3)").wait_for()
@@ -287,6 +298,9 @@ def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab:
     lab.to_notebook()
 
     lab.restart()
+    lost = lab.panel.locator(".skyward-Lost", has_text="The nodes of train finish their tasks without it, and end at")
+    lost.wait_for()
+    assert lab.panel.locator(".skyward-mod-stale [data-pool='train']").count() == 1, "what was told last is still there"
     lab.press("Load Skyward")
     left = lab.panel.locator('[data-orphan="train"]')
     left.get_by_text("1 machine").wait_for()

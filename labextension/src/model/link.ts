@@ -19,6 +19,9 @@ export type Contact =
   | 'gone'
   | 'foreign';
 
+/** How contact was lost: the kernel restarts, is gone, or the way to it is cut for now. */
+export type Lost = 'restarting' | 'gone' | 'cut';
+
 /** The name of the comm that a kernel with the extension lists, so that nothing is opened where there is none. */
 const STATE_TARGET = STATE_COMM;
 
@@ -48,6 +51,7 @@ export class KernelLink implements IDisposable {
   ) {
     kernel.iopubMessage.connect(this._onIOPub, this);
     kernel.statusChanged.connect(this._onStatus, this);
+    kernel.connectionStatusChanged.connect(this._onConnection, this);
     kernel.disposed.connect(this.dispose, this);
     void this.look();
   }
@@ -61,6 +65,25 @@ export class KernelLink implements IDisposable {
 
   get contact(): Contact {
     return this._contact;
+  }
+
+  /** What there is of pools is what the kernel told before contact was lost; null while it is not. */
+  get lost(): Lost | null {
+    if (!this.store.rows.pools.size) {
+      return null;
+    }
+    switch (this._contact) {
+      case 'gone':
+      case 'restarting':
+        return this._contact;
+      default:
+        return this._cut ? 'cut' : null;
+    }
+  }
+
+  /** When contact was lost last, in Unix time. */
+  get lostAt(): number {
+    return this._lostAt;
   }
 
   /** Whether the kernel has lost its pools to a restart, and nobody has loaded Skyward since. */
@@ -79,6 +102,7 @@ export class KernelLink implements IDisposable {
     this._isDisposed = true;
     this.kernel.iopubMessage.disconnect(this._onIOPub, this);
     this.kernel.statusChanged.disconnect(this._onStatus, this);
+    this.kernel.connectionStatusChanged.disconnect(this._onConnection, this);
     this._closeComm();
     this._waiting.clear();
     Signal.clearData(this);
@@ -215,22 +239,36 @@ export class KernelLink implements IDisposable {
       case 'autorestarting':
         this._comm = null;
         this._lost ||= this.store.rows.pools.size > 0;
-        this.store.clear();
+        this.store.stop();
         this._restarted = true;
+        this._lostAt = Date.now() / 1000;
         this._move('restarting');
         break;
       case 'dead':
         this._comm = null;
+        this._lostAt = Date.now() / 1000;
         this._move('gone');
         break;
       case 'idle':
         if (this._restarted) {
           this._restarted = false;
+          this.store.clear();
           this._move('looking');
           void this.look();
         }
         break;
     }
+  }
+
+  private _onConnection(_: unknown, status: Kernel.ConnectionStatus): void {
+    const cut = status !== 'connected';
+    if (cut && !this._cut) {
+      this._lostAt = Date.now() / 1000;
+    } else if (!cut && this._cut) {
+      this._post({ kind: 'refresh', id: UUID.uuid4() }); // what was told meanwhile did not arrive
+    }
+    this._cut = cut;
+    this._changed.emit();
   }
 
   private _move(contact: Contact): void {
@@ -243,6 +281,8 @@ export class KernelLink implements IDisposable {
   private _isDisposed = false;
   private _restarted = false;
   private _lost = false;
+  private _lostAt = 0;
+  private _cut = false;
   private _waiting = new Map<string, Listener>();
   private _changed = new Signal<this, void>(this);
 }

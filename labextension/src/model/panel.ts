@@ -58,6 +58,16 @@ export class PanelModel implements IDisposable {
     return rows.sort((a, b) => b.seen_at - a.seen_at);
   }
 
+  /** Whether the form of a new pool is open. */
+  get asking(): boolean {
+    return this._asking;
+  }
+
+  set asking(asking: boolean) {
+    this._asking = asking;
+    this._changed.emit();
+  }
+
   get isDisposed(): boolean {
     return this._isDisposed;
   }
@@ -181,6 +191,7 @@ export class PanelModel implements IDisposable {
   private _link: KernelLink | null = null;
   private _notice: Notice | null = null;
   private _links = new Map<Kernel.IKernelConnection, KernelLink>();
+  private _asking = false;
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);
 }

@@ -63,6 +63,11 @@ export class Store {
     return 'taken';
   }
 
+  /** The kernel ends: what is here stays to be seen, and nothing that it still says is taken. */
+  stop(): void {
+    this._session = '';
+  }
+
   /** Forget everything: the kernel is another one. */
   clear(): void {
     this.rows = empty();

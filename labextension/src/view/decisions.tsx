@@ -72,7 +72,14 @@ function Decision(props: { row: DecisionRow; trans: Words }): JSX.Element {
   ];
   return (
     <li>
-      <details className="skyward-Decision">
+      <details
+        className="skyward-Decision"
+        onKeyDown={event => {
+          if (event.key === 'Escape') {
+            event.currentTarget.open = false;
+          }
+        }}
+      >
         <summary>
           <span className="skyward-Decision-at">{clock(row.at)}</span>
           <span className="skyward-Decision-change">

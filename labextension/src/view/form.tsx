@@ -9,7 +9,7 @@ import { FormField, Price } from '../protocol';
 import { Acting } from './pool';
 
 /** The fields that are asked for first; the others are behind "More". */
-const FIRST = ['--nodes', '--provider', '--gpu', '--allocation', '--budget'];
+const FIRST = ['--nodes', '--provider', '--gpu', '--allocation', '--budget', '--idle'];
 
 function Field(props: {
   field: FormField;
@@ -47,7 +47,7 @@ function Field(props: {
 /** Milliseconds without a change after which the price is asked for. */
 const PAUSE = 350;
 /** Options that a price does not depend on, so that it is not asked for again. */
-const PRICELESS = ['--budget', '--ttl', '--pip', '--apt', '--env', '--include', '--exclude', '--python'];
+const PRICELESS = ['--budget', '--idle', '--ttl', '--pip', '--apt', '--env', '--include', '--exclude', '--python'];
 
 type Options = { [flag: string]: string };
 

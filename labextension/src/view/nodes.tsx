@@ -3,16 +3,16 @@ import * as React from 'react';
 import { progress } from '../model/booting';
 import { equivalent } from '../model/equivalent';
 import { duration, money, share, whole } from '../model/format';
-import { nodesInOrder } from '../model/lists';
+import { nodesInOrder, title } from '../model/lists';
 import { Words } from '../model/panel';
-import { GaugeRow, NodeRow, PoolRow, TroubleRow } from '../protocol';
+import { GaugeRow, NodeRow, PoolRow, TaskRow, TroubleRow } from '../protocol';
 import { LongList, Section, State, useNow } from './parts';
 import { Acting } from './pool';
 import { Source } from './streams';
 import { Troubles } from './troubles';
 
 const ROW = 24;
-const OPEN = 108;
+const OPEN = 128;
 const MOST = 288;
 /** From how many nodes on there is a summary and a filter. */
 const MANY = 20;
@@ -30,7 +30,11 @@ function state(node: NodeRow, trans: Words): JSX.Element {
     case 'stopping':
       return <State icon="◌" word={trans.__('stopping')} />;
     default:
-      return <State icon="◔" word={node.phase} tone="busy" />;
+      return ['queued', 'requested'].includes(node.phase) ? (
+        <State icon="◌" word={node.phase} />
+      ) : (
+        <State icon="◔" word={node.phase} tone="busy" />
+      );
   }
 }
 
@@ -38,6 +42,8 @@ function state(node: NodeRow, trans: Words): JSX.Element {
 function Gauge(props: {
   label: string;
   value: number | null | undefined;
+  /** GB of the memory of its GPUs that are in use. */
+  gigabytes?: number | null;
 }): JSX.Element {
   const known = props.value !== null && props.value !== undefined;
   return (
@@ -47,6 +53,9 @@ function Gauge(props: {
         <span className="skyward-Gauge-bar" aria-hidden>
           <span style={{ width: share(props.value) }} />
         </span>
+      )}
+      {typeof props.gigabytes === 'number' && (
+        <span className="skyward-Gauge-memory">{whole(props.gigabytes)} GB</span>
       )}
     </span>
   );
@@ -64,6 +73,7 @@ function Booting(props: { node: NodeRow; now: number; trans: Words }): JSX.Eleme
       {far?.usual ? (
         <>
           <span className="skyward-Boot-usual">{trans.__('of ~%1', far.usual)}</span>
+          <span className="skyward-Boot-kind">{node.kind}</span>
           <span className="skyward-Gauge-bar" aria-hidden>
             <span style={{ width: share(far.part) }} />
           </span>
@@ -84,10 +94,16 @@ interface Reaching {
 
 function Details(
   props: Acting &
-    Reaching & { node: NodeRow; pool: PoolRow; now: number; gauge?: GaugeRow }
+    Reaching & { node: NodeRow; pool: PoolRow; tasks: TaskRow[]; now: number; gauge?: GaugeRow }
 ): JSX.Element {
   const { node, pool, gauge, trans } = props;
   const wish = { kind: 'drain', pool: pool.name, node: node.rank } as const;
+  const running = props.tasks.filter(task => task.state === 'running' && task.node === node.rank);
+  const used = [
+    trans.__('cpu %1', share(gauge?.cpu)),
+    trans.__('mem %1', share(gauge?.memory)),
+    ...(typeof gauge?.gpu === 'number' ? [trans.__('gpu %1', share(gauge.gpu))] : [])
+  ];
   const facts: [string, string][] = [
     [trans.__('machine'), node.kind || '–'],
     [trans.__('address'), node.address || '–'],
@@ -97,15 +113,8 @@ function Details(
         node.asked_at === null ? '–' : duration(props.now - node.asked_at)
       }`
     ],
-    [
-      trans.__('in use'),
-      trans.__(
-        'cpu %1 · mem %2 · gpu %3',
-        share(gauge?.cpu),
-        share(gauge?.memory),
-        share(gauge?.gpu)
-      )
-    ]
+    [trans.__('in use'), used.join(' · ')],
+    [trans.__('tasks'), running.map(task => `${task.number} ${title(task)}`).join(', ') || '–']
   ];
   return (
     <div className="skyward-Details">
@@ -158,11 +167,19 @@ function Details(
   );
 }
 
+/** How many nodes there are of each kind: `996 active · 4 waiting`. */
+function summary(nodes: readonly NodeRow[], kind: (node: NodeRow) => string): string {
+  const counts = new Map<string, number>();
+  nodes.forEach(node => counts.set(kind(node), (counts.get(kind(node)) ?? 0) + 1));
+  return [...counts].map(([name, count]) => `${whole(count)} ${name}`).join(' · ');
+}
+
 /** The nodes of a pool. */
 export function Nodes(
   props: Acting & Reaching & {
     pool: PoolRow;
     nodes: NodeRow[];
+    tasks: TaskRow[];
     troubles: TroubleRow[];
     gauges: ReadonlyMap<string, GaugeRow>;
   }
@@ -176,10 +193,6 @@ export function Nodes(
   const keyOf = (node: NodeRow) => `${node.machine}`;
   const gaugeOf = (node: NodeRow) =>
     props.gauges.get(`${node.pool}/${node.machine}`);
-  const counts = new Map<string, number>();
-  props.nodes.forEach(node =>
-    counts.set(node.state, (counts.get(node.state) ?? 0) + 1)
-  );
   return (
     <Section
       name="nodes"
@@ -188,6 +201,15 @@ export function Nodes(
     >
       {props.nodes.length > MANY && (
         <div className="skyward-Filter">
+          <p>
+            {summary(props.nodes, node => node.state)}
+            {new Set(props.nodes.map(node => node.group)).size > 1 && (
+              <>
+                <br />
+                {summary(props.nodes, node => node.group)}
+              </>
+            )}
+          </p>
           <input
             type="search"
             aria-label={trans.__('Filter the nodes')}
@@ -195,11 +217,6 @@ export function Nodes(
             value={filter}
             onChange={event => setFilter(event.currentTarget.value)}
           />
-          <p>
-            {[...counts]
-              .map(([name, count]) => `${whole(count)} ${name}`)
-              .join(' · ')}
-          </p>
         </div>
       )}
       <Troubles rows={props.troubles} openLog={props.openLog} trans={trans} />
@@ -218,6 +235,7 @@ export function Nodes(
         keyOf={keyOf}
         open={open}
         openHeight={OPEN}
+        onEscape={() => setOpen(null)}
         render={node => (
           <button
             className="skyward-Node"
@@ -245,6 +263,7 @@ export function Nodes(
                 <Gauge
                   label={trans.__('GPU, or CPU where there is none')}
                   value={gaugeOf(node)?.gpu ?? gaugeOf(node)?.cpu}
+                  gigabytes={gaugeOf(node)?.gpu_gb}
                 />
               </>
             ) : (

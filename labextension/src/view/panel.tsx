@@ -1,15 +1,18 @@
-import { ReactWidget } from '@jupyterlab/ui-components';
+import { ellipsesIcon, ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Contact, KernelLink } from '../model/link';
 import { Wish } from '../model/equivalent';
 import { PanelModel, Words } from '../model/panel';
 import { PoolRow } from '../protocol';
+import { Announcer } from './announcer';
 import { Decisions } from './decisions';
 import { NewPool } from './form';
+import { LostContact } from './lost';
 import { Money } from './money';
 import { Nodes } from './nodes';
 import { Orphans } from './orphans';
+import { SignButton } from './parts';
 import { PoolCard } from './pool';
 import { Source, Streams } from './streams';
 import { Tasks } from './tasks';
@@ -20,6 +23,8 @@ export interface Actions {
   insertCell: () => void;
   stopPool: (pool: PoolRow) => void;
   stopAll: () => void;
+  /** Open the menu of the panel below its button. */
+  openMenu: (button: HTMLElement) => void;
   /** Put a cell in that shows the tasks of a former kernel. */
   insertRecovered: (pool: PoolRow) => void;
   /** Show what a node has said while it started. */
@@ -70,13 +75,18 @@ function Empty(props: {
 /** What there is to say where there are no pools to show; null where there are. */
 function nothing(
   link: KernelLink | null,
+  hasNotebook: boolean,
   trans: Words,
   actions: Actions
 ): JSX.Element | null {
   const contact: Contact | null = link?.contact ?? null;
   switch (contact) {
     case null:
-      return <Empty text={trans.__('Open a notebook to see its pools.')} />;
+      return hasNotebook ? (
+        <Empty text={trans.__('This notebook has no kernel: its pools were closed with the one that it had.')} />
+      ) : (
+        <Empty text={trans.__('Open a notebook to see its pools.')} />
+      );
     case 'absent':
       return link?.restarted ? (
         <Empty
@@ -104,9 +114,9 @@ function nothing(
         />
       );
     case 'restarting':
-      return <Empty text={trans.__('The kernel restarts…')} />;
+      return link?.lost ? null : <Empty text={trans.__('The kernel restarts…')} />;
     case 'gone':
-      return link?.store.whole ? null : <Empty text={trans.__('The kernel is gone.')} />;
+      return link?.lost ? null : <Empty text={trans.__('The kernel is gone.')} />;
     case 'live':
       return null;
   }
@@ -120,12 +130,11 @@ function Body(props: {
   const { model, trans, actions } = props;
   useModel(model);
   const [chosen, setChosen] = React.useState('');
-  const [asking, setAsking] = React.useState(false);
   const link = model.link;
   const pools = model.pools;
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
-  const said = nothing(link, trans, actions);
-  const isGone = link?.contact === 'gone';
+  const said = nothing(link, model.notebook !== null, trans, actions);
+  const isLost = Boolean(link?.lost);
   const send = (wish: Wish) => model.send(wish);
   const ask = React.useCallback((wish: Wish) => model.ask(wish), [model]);
   const [source, setSource] = React.useState<Source | null>(null);
@@ -133,11 +142,21 @@ function Body(props: {
   const name = model.notebook?.title.label;
   return (
     <div className="skyward-Panel-body">
+      <header className="skyward-Head">
+        <h2>{trans.__('Skyward')}</h2>
+        <SignButton
+          icon={ellipsesIcon}
+          title={trans.__('Help, settings, stop all')}
+          popup
+          onClick={event => actions.openMenu(event.currentTarget)}
+        />
+      </header>
       {name && (
         <p className="skyward-Where" title={`${name} · ${kernel}`}>
           {name} · {kernel}
         </p>
       )}
+      <Announcer pools={pools} troubles={[...(link?.store.rows.troubles.values() ?? [])]} trans={trans} />
       <div aria-live="polite">
         {model.notice && (
           <div className={`skyward-Notice skyward-mod-${model.notice.kind}`}>
@@ -152,15 +171,11 @@ function Body(props: {
         )}
       </div>
       {said}
-      {isGone && pools.length > 0 && (
-        <p className="skyward-Notice skyward-mod-error">
-          {trans.__('The kernel is gone. This is what it told last; nodes end by themselves when their lease runs out.')}
-        </p>
-      )}
+      {link && <LostContact link={link} trans={trans} />}
       {!said && (
         <>
           <Orphans
-            orphans={isGone ? [] : model.orphans}
+            orphans={isLost ? [] : model.orphans}
             names={pools.map(each => each.name)}
             trans={trans}
             send={send}
@@ -169,9 +184,12 @@ function Body(props: {
             <div className="skyward-Nothing">
               <p>{trans.__('No pool yet. A cell like this one opens it:')}</p>
               <pre>{SMALLEST}</pre>
+              <button className="skyward-Button" onClick={() => void navigator.clipboard?.writeText(SMALLEST)}>
+                {trans.__('Copy')}
+              </button>
             </div>
           )}
-          <div className={isGone ? 'skyward-mod-stale' : undefined}>
+          <div className={isLost ? 'skyward-mod-stale' : undefined} {...(isLost ? { inert: '' } : {})}>
             {pools.map(each => (
               <PoolCard
                 key={each.name}
@@ -188,6 +206,7 @@ function Body(props: {
               <React.Fragment key={pool.name}>
                 <Nodes
                   pool={pool}
+                  tasks={link.store.of('tasks', pool.name)}
                   nodes={link.store.of('nodes', pool.name)}
                   gauges={link.store.rows.gauges}
                   troubles={link.store.of('troubles', pool.name)}
@@ -228,18 +247,27 @@ function Body(props: {
               </React.Fragment>
             )}
           </div>
-          {asking && link ? (
+          {model.asking && link && !isLost ? (
             <NewPool
               form={link.store.form}
               names={pools.map(each => each.name)}
               ask={ask}
               trans={trans}
               send={send}
-              onClose={() => setAsking(false)}
+              onClose={() => {
+                model.asking = false;
+              }}
             />
           ) : (
             <div className="skyward-Buttons">
-              <button className="skyward-Button" title="%sky up" disabled={isGone} onClick={() => setAsking(true)}>
+              <button
+                className="skyward-Button"
+                title="%sky up"
+                disabled={isLost}
+                onClick={() => {
+                  model.asking = true;
+                }}
+              >
                 {trans.__('+ New pool')}
               </button>
               <button className="skyward-Button" onClick={actions.insertCell}>

@@ -2,6 +2,7 @@ import { caretDownIcon, caretRightIcon, LabIcon } from '@jupyterlab/ui-component
 import * as React from 'react';
 
 import { Words } from '../model/panel';
+import { inOrderOf } from '../model/steady';
 import { visible } from '../model/window';
 
 /** Redraw once a second while `on`: for ages, and for money that grows. The time, in Unix time. */
@@ -82,7 +83,9 @@ export function SignButton(props: {
   same?: string;
   disabled?: boolean;
   pressed?: boolean;
-  onClick: () => void;
+  /** Whether it opens a menu. */
+  popup?: boolean;
+  onClick: (event: React.MouseEvent<HTMLButtonElement>) => void;
 }): JSX.Element {
   const title = props.same ? `${props.title}\n${props.same}` : props.title;
   return (
@@ -91,10 +94,11 @@ export function SignButton(props: {
       title={title}
       aria-label={props.title}
       aria-pressed={props.pressed}
+      aria-haspopup={props.popup ? 'menu' : undefined}
       disabled={props.disabled}
       onClick={event => {
         event.stopPropagation();
-        props.onClick();
+        props.onClick(event);
       }}
     >
       <Icon icon={props.icon} />
@@ -131,7 +135,10 @@ export function CellButton(props: {
   );
 }
 
-/** A list of rows of one height, of which only those in sight are drawn. One may be open, and higher. */
+/**
+ * A list of rows of one height, of which only those in sight are drawn. One may be open, and higher. They keep their
+ * order while the pointer is over them.
+ */
 export function LongList<T>(props: {
   label: string;
   items: readonly T[];
@@ -141,10 +148,14 @@ export function LongList<T>(props: {
   render: (item: T) => React.ReactNode;
   open?: string | null;
   openHeight?: number;
+  /** Escape was pressed where one is open. */
+  onEscape?: () => void;
   renderOpen?: (item: T) => React.ReactNode;
 }): JSX.Element {
   const [top, setTop] = React.useState(0);
-  const { items, row, open = null, openHeight = 0 } = props;
+  const held = React.useRef<string[] | null>(null);
+  const { row, open = null, openHeight = 0 } = props;
+  const items = held.current ? inOrderOf(props.items, held.current, props.keyOf) : props.items;
   const opened =
     open === null ? -1 : items.findIndex(item => props.keyOf(item) === open);
   const all = items.length * row + (opened >= 0 ? openHeight : 0);
@@ -154,6 +165,18 @@ export function LongList<T>(props: {
     <div
       className="skyward-LongList"
       style={{ height: view }}
+      onKeyDown={event => {
+        if (event.key === 'Escape' && opened >= 0) {
+          event.stopPropagation();
+          props.onEscape?.();
+        }
+      }}
+      onMouseEnter={() => {
+        held.current = props.items.map(props.keyOf);
+      }}
+      onMouseLeave={() => {
+        held.current = null;
+      }}
       onScroll={event => setTop(event.currentTarget.scrollTop)}
     >
       <ul

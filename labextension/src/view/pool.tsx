@@ -14,6 +14,9 @@ export interface Acting {
 }
 
 function state(pool: PoolRow, trans: Words): JSX.Element {
+  if (pool.broke && pool.state === 'ready') {
+    return <State icon="◒" word={trans.__('budget reached')} tone="bad" />;
+  }
   if (pool.failure && pool.state === 'ready') {
     return <State icon="▲" word={trans.__('trouble')} tone="bad" />;
   }
@@ -27,6 +30,11 @@ function state(pool: PoolRow, trans: Words): JSX.Element {
     default:
       return <State icon="◔" word={trans.__('starting')} tone="busy" />;
   }
+}
+
+/** The first line of why something failed, as a sentence. */
+function firstLine(failure: string): string {
+  return `${failure.split('\n')[0].replace(/[:.]$/, '')}.`;
 }
 
 /** One pool: what it is, what it costs, and its bounds. */
@@ -71,6 +79,7 @@ export function PoolCard(
         {elastic
           ? trans.__('%1 of %2–%3 nodes', whole(pool.active), whole(pool.min), whole(pool.max))
           : trans.__('%1 of %2 nodes', whole(pool.active), whole(pool.desired))}
+        {pool.accelerators && ` · ${pool.accelerators}`}
         {' · '}
         {pool.provider || trans.__('no provider yet')}
         {pool.policy && elastic && ` · ${pool.policy}`}
@@ -80,7 +89,12 @@ export function PoolCard(
         <span>{trans.__('%1 spent', money(spent))}</span>
         {left !== null && <span>{trans.__('%1 left', money(left))}</span>}
       </p>
-      {pool.failure && <p className="skyward-Pool-failure">{pool.failure}</p>}
+      {pool.failure && (
+        <p className="skyward-Pool-failure">
+          {trans.__('It %1', firstLine(pool.failure))}
+          {pool.broke && ` ${trans.__('Its nodes finish their tasks and go.')}`}
+        </p>
+      )}
       {pool.recovered > 0 && (
         <p className="skyward-Pool-line">
           {pool.recovered === 1

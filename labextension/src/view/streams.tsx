@@ -4,10 +4,12 @@ import * as React from 'react';
 import { pauseIcon } from '../icon';
 import { Wish } from '../model/equivalent';
 import { Reply } from '../model/link';
+import { whole } from '../model/format';
 import { outputLines } from '../model/lists';
 import { Words } from '../model/panel';
+import { Rate } from '../model/rate';
 import { OutputRow, TaskRow } from '../protocol';
-import { Section, SignButton } from './parts';
+import { Section, SignButton, useNow } from './parts';
 
 /** Whose output is shown: that of a node, or of a task. */
 export interface Source {
@@ -73,14 +75,20 @@ export function Streams(props: {
   React.useEffect(() => setHeld(null), [source]);
   const rows = source ? (printed ?? []) : props.rows;
   const lines = outputLines(held ?? rows);
-  const yielded = props.tasks
-    .filter(task => task.yielded && task.state === 'running')
-    .map(task => trans.__('[%1] yields: %2', task.cell ?? '', task.yielded));
+  const yielding = props.tasks.filter(task => task.yielded && task.state === 'running');
+  const now = useNow(yielding.length > 0);
+  const rates = React.useRef(new Map<number, Rate>());
+  const yielded = yielding.map(task => {
+    const rate = rates.current.get(task.number) ?? new Rate();
+    rates.current.set(task.number, rate);
+    const each = rate.at(now, task.yielded);
+    const told = trans.__('[%1] yields: %2', task.cell ?? ' ', whole(task.yielded));
+    return each === null ? told : `${told} · ${trans.__('%1/s', whole(Math.round(each)))}`;
+  });
   return (
     <Section
       name="streams"
       title={trans.__('Streams')}
-      summary={yielded.join(' · ')}
       actions={
         <SignButton
           icon={held ? runIcon : pauseIcon}
@@ -90,6 +98,11 @@ export function Streams(props: {
         />
       }
     >
+      {yielded.map((told, index) => (
+        <p key={yielding[index].number} className="skyward-Yields">
+          {told}
+        </p>
+      ))}
       {source && (
         <p className="skyward-Source">
           <span>
@@ -116,9 +129,11 @@ function Lines(props: {
 }): JSX.Element {
   const box = React.useRef<HTMLPreElement>(null);
   const atEnd = React.useRef(true);
+  const put = React.useRef(0);
   React.useLayoutEffect(() => {
     if (box.current && atEnd.current) {
       box.current.scrollTop = box.current.scrollHeight;
+      put.current = box.current.scrollTop;
     }
   });
   return (
@@ -128,7 +143,9 @@ function Lines(props: {
       tabIndex={0}
       aria-label={props.trans.__('Output of the nodes')}
       onScroll={({ currentTarget: at }) => {
-        atEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 24;
+        // Where we have put it ourselves, there may be more lines by the time that this is said.
+        const near = at.scrollHeight - at.scrollTop - at.clientHeight < 24;
+        atEnd.current = near || (atEnd.current && at.scrollTop === put.current);
       }}
     >
       {props.lines.map(line => (

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.control.costing import CellCost
-from skyward.control.snapshot import OutputView, PoolReport
+from skyward.control.snapshot import OutputView, PoolReport, TroubleView
 from skyward.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.rows import KEPT, LOGS, CellRow, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow
+from skyward_kernel.rows import KEPT, LOGS, CellRow, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow, TroubleRow
 from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit
@@ -35,6 +35,21 @@ def test_a_pool_with_everything() -> None:
     assert (state.last_decision, state.last_output) == (1, 1)
 
 
+def test_a_pool_says_what_it_is_made_of_and_how_it_stands() -> None:
+    (row,) = project(PoolReport(snapshot(accelerators="A100:2", lease=600.0, broke=True)))["pools"].values()
+    assert isinstance(row, PoolRow)
+    assert (row.accelerators, row.lease, row.broke) == ("A100:2", 600.0, True)
+
+
+def test_a_node_that_did_not_come_up() -> None:
+    view = TroubleView(3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
+    state = project(PoolReport(snapshot(troubles=(view,))))
+    row = TroubleRow("p", 3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
+    assert state["troubles"] == {"p/3": row}
+    up = project(PoolReport(snapshot()), state)
+    assert changes({"p": state}, {"p": up}) == ({}, {"troubles": ("p/3",)})
+
+
 def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:
     over = task(3, state="done", ended_at=999.0, cost=0.0123456)
     report = PoolReport(snapshot(), (), (over, task(4, state="running", cost=0.5)), (), (CellCost(CELL, 2, 1.2345678),))
@@ -45,13 +60,13 @@ def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:
 
 
 def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:
-    gpus = (GPUMetrics("A100", 0.5, 10, 40), GPUMetrics("A100", 1.0, 30, 40))
+    gpus = (GPUMetrics("A100", 0.5, 10 * 10**9, 40 * 10**9), GPUMetrics("A100", 1.0, 30 * 10**9, 40 * 10**9))
     used = NodeMetrics("machine", 2.0, 8.0, 3, 4, gpus=gpus)
     unknown = NodeMetrics("processes", 0.1, 8.0)
     state = project(PoolReport(snapshot(nodes=(node(0, metrics=used), node(1, metrics=unknown), node(2)))))
     assert state["gauges"] == {
-        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5),
-        "p/2": GaugeRow("p", 2, 0.01, None, None, None),
+        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40),
+        "p/2": GaugeRow("p", 2, 0.01, None, None, None, None),
     }
 
 

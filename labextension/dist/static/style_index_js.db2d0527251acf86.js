@@ -10,7 +10,9 @@
 }
 
 .skyward-Panel-body {
+  position: relative;
   padding: 8px 10px 16px;
+  container-type: inline-size;
   line-height: 1.35;
 }
 
@@ -50,6 +52,36 @@
 .skyward-Panel pre:focus-visible {
   outline: 1px solid var(--jp-brand-color1);
   outline-offset: 1px;
+}
+
+.skyward-Head {
+  display: flex;
+  align-items: center;
+  justify-content: space-between;
+}
+
+.skyward-Panel h2 {
+  margin: 0;
+  font-size: var(--jp-ui-font-size0);
+  letter-spacing: 0.06em;
+  text-transform: uppercase;
+}
+
+.skyward-Unseen {
+  position: absolute;
+  width: 1px;
+  height: 1px;
+  overflow: hidden;
+  clip-path: inset(50%);
+}
+
+.skyward-Lost p + p {
+  margin-top: 4px;
+}
+
+.skyward-Yields {
+  padding: 4px 0 0 !important;
+  color: var(--jp-ui-font-color2);
 }
 
 .skyward-Where {
@@ -473,7 +505,9 @@
 }
 
 .skyward-Boot-kind {
+  flex: 0 1 auto;
   overflow: hidden;
+  min-width: 0;
   text-overflow: ellipsis;
 }
 
@@ -552,10 +586,17 @@
 
 .skyward-Gauge-bar {
   flex: 0 1 56px;
+  min-width: 24px;
   height: 6px;
   overflow: hidden;
   border-radius: 3px;
   background: var(--jp-layout-color3);
+}
+
+.skyward-Gauge-memory {
+  flex: none;
+  min-width: 44px;
+  text-align: right;
 }
 
 .skyward-Gauge-bar > span {
@@ -650,14 +691,14 @@
 .skyward-Chart > figcaption {
   display: flex;
   flex-wrap: wrap;
-  gap: 0 12px;
+  gap: 0 9px;
   padding-top: 3px;
   color: var(--jp-ui-font-color2);
   font-size: var(--jp-ui-font-size0);
 }
 
 .skyward-Chart > figcaption svg {
-  width: 14px;
+  width: 10px;
   height: 4px;
   margin-right: 3px;
   vertical-align: middle;
@@ -774,6 +815,47 @@
   color: var(--jp-ui-font-color2);
 }
 
+/* Where it is narrow, what is least missed goes, and details begin further to the left. */
+
+@container (max-width: 280px) {
+  .skyward-Boot-kind {
+    display: none;
+  }
+
+  .skyward-Panel .skyward-Details {
+    padding-left: 8px;
+  }
+
+  .skyward-Task-yields {
+    display: none;
+  }
+
+  .skyward-Decision > summary {
+    grid-template-columns: max-content minmax(0, 1fr);
+    gap: 0 8px;
+  }
+
+  .skyward-Decision-reason {
+    grid-column: 1 / -1;
+  }
+
+  .skyward-Task {
+    gap: 3px;
+  }
+
+  .skyward-Task .skyward-SignButton {
+    width: 18px;
+  }
+
+  .skyward-Node .skyward-State {
+    min-width: 60px;
+  }
+
+  .skyward-Node {
+    gap: 6px;
+  }
+}
+
 /* Streams. */
 
 .skyward-Output {
@@ -882,4 +964,4 @@
   font-variant-numeric: tabular-nums;
   cursor: pointer;
 }
-`,""]),a.d(o,{},{A:i})},23(r){r.exports=function(r){var o=[];return o.toString=function(){return this.map(function(o){var a="",e=void 0!==o[5];return o[4]&&(a+="@supports (".concat(o[4],") {")),o[2]&&(a+="@media ".concat(o[2]," {")),e&&(a+="@layer".concat(o[5].length>0?" ".concat(o[5]):""," {")),a+=r(o),e&&(a+="}"),o[2]&&(a+="}"),o[4]&&(a+="}"),a}).join("")},o.i=function(r,a,e,t,n){"string"==typeof r&&(r=[[null,r,void 0]]);var i={};if(e)for(var d=0;d<this.length;d++){var s=this[d][0];null!=s&&(i[s]=!0)}for(var l=0;l<r.length;l++){var p=[].concat(r[l]);e&&i[p[0]]||(void 0!==n&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=n),a&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=a),t&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=t):p[4]="".concat(t)),o.push(p))}},o}},22(r){r.exports=function(r){return r[1]}},15(r){var o=[];function a(r){for(var a=-1,e=0;e<o.length;e++)if(o[e].identifier===r){a=e;break}return a}function e(r,e){for(var t={},n=[],i=0;i<r.length;i++){var d=r[i],s=e.base?d[0]+e.base:d[0],l=t[s]||0,p="".concat(s," ").concat(l);t[s]=l+1;var c=a(p),u={css:d[1],media:d[2],sourceMap:d[3],supports:d[4],layer:d[5]};if(-1!==c)o[c].references++,o[c].updater(u);else{var w=function(r,o){var a=o.domAPI(o);return a.update(r),function(o){o?(o.css!==r.css||o.media!==r.media||o.sourceMap!==r.sourceMap||o.supports!==r.supports||o.layer!==r.layer)&&a.update(r=o):a.remove()}}(u,e);e.byIndex=i,o.splice(i,0,{identifier:p,updater:w,references:1})}n.push(p)}return n}r.exports=function(r,t){var n=e(r=r||[],t=t||{});return function(r){r=r||[];for(var i=0;i<n.length;i++){var d=a(n[i]);o[d].references--}for(var s=e(r,t),l=0;l<n.length;l++){var p=a(n[l]);0===o[p].references&&(o[p].updater(),o.splice(p,1))}n=s}}},17(r){var o={};r.exports=function(r,a){var e=function(r){if(void 0===o[r]){var a=document.querySelector(r);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(r){a=null}o[r]=a}return o[r]}(r);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(a)}},19(r){r.exports=function(r){var o=document.createElement("style");return r.setAttributes(o,r.attributes),r.insert(o,r.options),o}},18(r,o,a){r.exports=function(r){var o=a.nc;o&&r.setAttribute("nonce",o)}},16(r){r.exports=function(r){if("u"<typeof document)return{update:function(){},remove:function(){}};var o=r.insertStyleElement(r);return{update:function(a){var e,t,n;e="",a.supports&&(e+="@supports (".concat(a.supports,") {")),a.media&&(e+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(e+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),e+=a.css,t&&(e+="}"),a.media&&(e+="}"),a.supports&&(e+="}"),(n=a.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(n))))," */")),r.styleTagTransform(e,o,r.options)},remove:function(){var r;null===(r=o).parentNode||r.parentNode.removeChild(r)}}}},20(r){r.exports=function(r,o){if(o.styleSheet)o.styleSheet.cssText=r;else{for(;o.firstChild;)o.removeChild(o.firstChild);o.appendChild(document.createTextNode(r))}}},14(r,o,a){var e=a(15),t=a.n(e),n=a(16),i=a.n(n),d=a(17),s=a.n(d),l=a(18),p=a.n(l),c=a(19),u=a.n(c),w=a(20),y=a.n(w),f=a(21),x={};x.styleTagTransform=y(),x.setAttributes=p(),x.insert=s().bind(null,"head"),x.domAPI=i(),x.insertStyleElement=u(),t()(f.A,x),f.A&&f.A.locals&&f.A.locals}}]);
+`,""]),a.d(o,{},{A:i})},23(r){r.exports=function(r){var o=[];return o.toString=function(){return this.map(function(o){var a="",e=void 0!==o[5];return o[4]&&(a+="@supports (".concat(o[4],") {")),o[2]&&(a+="@media ".concat(o[2]," {")),e&&(a+="@layer".concat(o[5].length>0?" ".concat(o[5]):""," {")),a+=r(o),e&&(a+="}"),o[2]&&(a+="}"),o[4]&&(a+="}"),a}).join("")},o.i=function(r,a,e,t,n){"string"==typeof r&&(r=[[null,r,void 0]]);var i={};if(e)for(var d=0;d<this.length;d++){var s=this[d][0];null!=s&&(i[s]=!0)}for(var p=0;p<r.length;p++){var l=[].concat(r[p]);e&&i[l[0]]||(void 0!==n&&(void 0===l[5]||(l[1]="@layer".concat(l[5].length>0?" ".concat(l[5]):""," {").concat(l[1],"}")),l[5]=n),a&&(l[2]&&(l[1]="@media ".concat(l[2]," {").concat(l[1],"}")),l[2]=a),t&&(l[4]?(l[1]="@supports (".concat(l[4],") {").concat(l[1],"}"),l[4]=t):l[4]="".concat(t)),o.push(l))}},o}},22(r){r.exports=function(r){return r[1]}},15(r){var o=[];function a(r){for(var a=-1,e=0;e<o.length;e++)if(o[e].identifier===r){a=e;break}return a}function e(r,e){for(var t={},n=[],i=0;i<r.length;i++){var d=r[i],s=e.base?d[0]+e.base:d[0],p=t[s]||0,l="".concat(s," ").concat(p);t[s]=p+1;var c=a(l),u={css:d[1],media:d[2],sourceMap:d[3],supports:d[4],layer:d[5]};if(-1!==c)o[c].references++,o[c].updater(u);else{var w=function(r,o){var a=o.domAPI(o);return a.update(r),function(o){o?(o.css!==r.css||o.media!==r.media||o.sourceMap!==r.sourceMap||o.supports!==r.supports||o.layer!==r.layer)&&a.update(r=o):a.remove()}}(u,e);e.byIndex=i,o.splice(i,0,{identifier:l,updater:w,references:1})}n.push(l)}return n}r.exports=function(r,t){var n=e(r=r||[],t=t||{});return function(r){r=r||[];for(var i=0;i<n.length;i++){var d=a(n[i]);o[d].references--}for(var s=e(r,t),p=0;p<n.length;p++){var l=a(n[p]);0===o[l].references&&(o[l].updater(),o.splice(l,1))}n=s}}},17(r){var o={};r.exports=function(r,a){var e=function(r){if(void 0===o[r]){var a=document.querySelector(r);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(r){a=null}o[r]=a}return o[r]}(r);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(a)}},19(r){r.exports=function(r){var o=document.createElement("style");return r.setAttributes(o,r.attributes),r.insert(o,r.options),o}},18(r,o,a){r.exports=function(r){var o=a.nc;o&&r.setAttribute("nonce",o)}},16(r){r.exports=function(r){if("u"<typeof document)return{update:function(){},remove:function(){}};var o=r.insertStyleElement(r);return{update:function(a){var e,t,n;e="",a.supports&&(e+="@supports (".concat(a.supports,") {")),a.media&&(e+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(e+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),e+=a.css,t&&(e+="}"),a.media&&(e+="}"),a.supports&&(e+="}"),(n=a.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(n))))," */")),r.styleTagTransform(e,o,r.options)},remove:function(){var r;null===(r=o).parentNode||r.parentNode.removeChild(r)}}}},20(r){r.exports=function(r,o){if(o.styleSheet)o.styleSheet.cssText=r;else{for(;o.firstChild;)o.removeChild(o.firstChild);o.appendChild(document.createTextNode(r))}}},14(r,o,a){var e=a(15),t=a.n(e),n=a(16),i=a.n(n),d=a(17),s=a.n(d),p=a(18),l=a.n(p),c=a(19),u=a.n(c),w=a(20),y=a.n(w),f=a(21),x={};x.styleTagTransform=y(),x.setAttributes=l(),x.insert=s().bind(null,"head"),x.domAPI=i(),x.insertStyleElement=u(),t()(f.A,x),f.A&&f.A.locals&&f.A.locals}}]);

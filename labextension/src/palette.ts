@@ -1,0 +1,134 @@
+import { JupyterFrontEnd } from '@jupyterlab/application';
+import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
+
+import { NodeRow, PoolRow, TaskRow } from './protocol';
+import { bounds } from './model/equivalent';
+import { nodesInOrder, tasksInOrder, title } from './model/lists';
+import { PanelModel, Words } from './model/panel';
+import { Actions } from './view/panel';
+
+/** One of several things that a command can be about. */
+interface Choice<T> {
+  label: string;
+  value: T;
+}
+
+/** Let the user choose; null where that is left, or there is nothing to choose from. */
+async function choose<T>(asks: string, choices: Choice<T>[]): Promise<T | null> {
+  const items = choices.map(each => each.label);
+  const { button, value } = await InputDialog.getItem({ title: asks, items });
+  return button.accept ? (choices[items.indexOf(value ?? '')]?.value ?? null) : null;
+}
+
+/** The commands of the palette that do what the controls of the panel do, and ask what to do it to. */
+export function addCommands(
+  app: JupyterFrontEnd,
+  palette: ICommandPalette | null,
+  model: PanelModel,
+  actions: Actions,
+  show: () => void,
+  trans: Words
+): void {
+  const nodes = (fits: (node: NodeRow) => boolean): Choice<NodeRow>[] =>
+    nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
+      .filter(fits)
+      .map(node => ({
+        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, node.state === 'waiting' ? node.phase : node.state),
+        value: node
+      }));
+  const pools = (): Choice<PoolRow>[] => model.pools.map(pool => ({ label: pool.name, value: pool }));
+  const tasks = (): TaskRow[] =>
+    tasksInOrder([...(model.link?.store.rows.tasks.values() ?? [])]).filter(task =>
+      ['queued', 'running'].includes(task.state)
+    );
+  const orphans = () => model.orphans.map(each => ({ label: each.name, value: each }));
+
+  function add<T>(
+    name: string,
+    label: string,
+    asks: string,
+    choices: () => Choice<T>[],
+    act: (chosen: T) => unknown
+  ): void {
+    const command = `skyward:${name}`;
+    app.commands.addCommand(command, {
+      label,
+      isEnabled: () => choices().length > 0,
+      execute: async () => {
+        const chosen = await choose(asks, choices());
+        if (chosen !== null) {
+          await act(chosen);
+        }
+      }
+    });
+    palette?.addItem({ command, category: trans.__('Skyward') });
+  }
+
+  app.commands.addCommand('skyward:new-pool', {
+    label: trans.__('New Pool…'),
+    isEnabled: () => model.link?.contact === 'live',
+    execute: () => {
+      show();
+      model.asking = true;
+    }
+  });
+  palette?.addItem({ command: 'skyward:new-pool', category: trans.__('Skyward') });
+  add('scale-pool', trans.__('Scale a Pool…'), trans.__('Scale which pool?'), pools, async pool => {
+    const { value } = await InputDialog.getText({
+      title: trans.__('Nodes of %1: a number, or MIN:MAX', pool.name),
+      text: bounds(pool.min, pool.max)
+    });
+    const found = /^(\d+)(?::(\d+))?$/.exec(value?.trim() ?? '');
+    if (found) {
+      const min = Number(found[1]);
+      await model.send({ kind: 'scale', pool: pool.name, min, max: Number(found[2] ?? min) });
+    } else if (value) {
+      model.tell({ text: trans.__('%1 is no number of nodes; write 4, or 2:16.', value), kind: 'error' });
+    }
+  });
+  add('stop-pool', trans.__('Stop a Pool…'), trans.__('Stop which pool?'), pools, actions.stopPool);
+  add(
+    'drain-node',
+    trans.__('Drain a Node…'),
+    trans.__('Drain which node?'),
+    () => nodes(node => node.state === 'active'),
+    node => model.send({ kind: 'drain', pool: node.pool, node: node.rank })
+  );
+  add(
+    'open-terminal',
+    trans.__('Open a Terminal on a Node…'),
+    trans.__('On which node?'),
+    () => (actions.openTerminal ? nodes(node => node.way_in !== '') : []),
+    node => actions.openTerminal?.(node.pool, node.rank)
+  );
+  add(
+    'show-log',
+    trans.__('Show How a Node Started…'),
+    trans.__('Which node?'),
+    () => nodes(node => node.state !== 'stopping'),
+    node => actions.openLog(node.pool, node.rank)
+  );
+  add(
+    'cancel-task',
+    trans.__('Stop a Task…'),
+    trans.__('Stop which task?'),
+    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${title(task)}`, value: task })),
+    task => model.send({ kind: 'cancel-task', pool: task.pool, task: task.number })
+  );
+  add(
+    'cancel-cell',
+    trans.__('Stop All Tasks of a Cell…'),
+    trans.__('Stop the tasks of which cell?'),
+    () => {
+      const cells = new Map(tasks().flatMap(task => (task.cell === null ? [] : [[task.cell, task.code] as const])));
+      return [...cells].map(([cell, code]) => ({ label: `[${cell}] ${code}`, value: cell }));
+    },
+    cell => model.send({ kind: 'cancel-cell', cell })
+  );
+  add('attach', trans.__('Reattach a Pool…'), trans.__('Take over which pool?'), orphans, orphan =>
+    model.send({ kind: 'attach', pool: orphan.name })
+  );
+  add('reap', trans.__('Stop a Pool That Was Left Behind…'), trans.__('Stop which pool?'), orphans, orphan =>
+    model.send({ kind: 'reap', pool: orphan.id })
+  );
+}
