@@ -520,6 +520,7 @@
 }
 
 .skyward-StartLog {
+  min-height: 180px; /* below a notebook it would have none */
   display: flex;
   background: var(--jp-layout-color0);
 }
