@@ -1,5 +1,6 @@
 """The journal itself: a SQLite file that the processes of one user share."""
 
+import contextlib
 import os
 import pickle
 import sqlite3
@@ -56,7 +57,7 @@ class Journal:
         self.path = (directory or data_directory()) / "journal.db"
         self._lock = threading.Lock()
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._create()
             self._db = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise self._unwritable(error) from error
@@ -67,6 +68,15 @@ class Journal:
             if isinstance(error, sqlite3.Error):
                 raise self._unwritable(error) from error
             raise
+
+    def _create(self) -> None:
+        """Make the file, for this user alone, where there is none.
+
+        One that is there must not even be opened: to close it again would drop the locks that SQLite holds on it for
+        other journals of this process, and other processes would take its pages for theirs.
+        """
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def _set_up(self) -> None:
         for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):

@@ -172,3 +172,13 @@ def test_a_directory_that_cannot_be_written_is_named(data: Path) -> None:
     data.touch()
     with pytest.raises(JournalError, match=rf"^Skyward writes down what it launches in {data}, which cannot be made"):
         new()
+
+
+def test_a_second_journal_of_a_process_leaves_the_locks_of_the_first(data: Path) -> None:
+    """Without them another process that ends takes away the log of what was written, and the file is damaged."""
+    take = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)"
+    with Journal() as first:
+        with Journal() as second:
+            assert second.pools() == first.pools()
+        taken = subprocess.run([sys.executable, "-c", take, first.path], stderr=subprocess.PIPE, text=True, timeout=30)
+        assert "BlockingIOError" in taken.stderr
