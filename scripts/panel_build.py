@@ -1,9 +1,9 @@
-"""Builds the side panel, tests its models, and notes what it was built from. Takes node and npm.
+"""Builds the side panel and the widget, tests their models, and notes what they were built from. Takes node and npm.
 
     python scripts/panel_build.py
 
-What it builds, `labextension/dist`, is in the repository: who installs needs no node. A test holds that it was built
-from the sources as they are.
+What it builds, `labextension/dist` and `skyward_jupyter/view/front/pool.js`, is in the repository: who installs needs
+no node. A test holds that it was built from the sources as they are.
 """
 
 import hashlib
@@ -48,17 +48,8 @@ def main() -> int:
     for leftover in (FOLDER / "dist" / "schemas").rglob("*.orig"):
         leftover.unlink()
     NOTE.write_text(f"{digest()}\n")
-    _show()
-    return 0
-
-
-def _show() -> None:
-    """Have the JupyterLab of this environment show what was built: an editable install has copied what there was."""
-    installed = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "skyward-panel"
-    if installed.is_dir():
-        shutil.rmtree(installed)
-        shutil.copytree(FOLDER / "dist", installed)
-        shutil.copy(FOLDER / "install.json", installed)
+    # The JupyterLab of this environment shows what was built from now on.
+    return subprocess.run(["sh", "scripts/setup.sh"], cwd=FOLDER.parent, check=False).returncode
 
 
 def _read(path: Path) -> str:

@@ -1,5 +1,6 @@
 """The journal itself: a SQLite file that the processes of one user share."""
 
+import contextlib
 import os
 import pickle
 import sqlite3
@@ -251,9 +252,8 @@ def _make(path: Path) -> None:
     One that is there is not opened, for closing it would let go of all locks that this process has on it, SQLite's too;
     and without them, other processes write over what ours does.
     """
-    with _making:
-        if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    with _making, contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _machine(instance: bytes, worker: bytes | None) -> MachineEntry:

@@ -180,9 +180,7 @@ def test_another_look_at_it_does_not_let_go_of_it(data: Path) -> None:
         journal.pools()
         Journal().close()
         subprocess.run([sys.executable, "-c", look], check=True)
-        assert (data / "journal.db-wal").exists(), (
-            "another process removed what this one uses"
-        )
+        assert (data / "journal.db-wal").exists(), "another process removed what this one uses"
 
 
 def test_many_processes_write_it_at_once(data: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_pool_of_the_library_is_what_its_table_says(project: Write) -> None:
         ),
         ("[pools.x]\npip = []", "skyward.toml:2, pools.x.pip: a pool has no such field; did you mean 'image.pip'?"),
         ("[pools.x]\nnode = 3", "skyward.toml:2, pools.x.node: a pool has no such field; did you mean 'nodes'?"),
-        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: it can be given in code only; take it out of "),
+        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: there are no plugins yet; take it out of "),
         ("[pool.x]\nnodes = 3", "skyward.toml:1, pool: there is no such table; did you mean 'pools'?"),
         ("pools = 3", "skyward.toml:1, pools: it must be a table, with `[pools]` above its keys."),
         ("[pools]\nx = 3", "skyward.toml:2, pools.x: it must be a table, with `[pools.x]` above its keys."),
@@ -182,7 +182,8 @@ def test_the_example_of_the_documentation_works(project: Write) -> None:
     text = (Path(__file__).parents[3] / "docs" / "cells.md").read_text()
     project(text.partition("```toml\n")[2].partition("```")[0])
     config = load()
-    assert config.pools == ("train",)
+    assert config.pools == ("train", "mixed")
+    assert [len(specs) for specs in Compute(name="mixed").groups.values()] == [1, 2]
     pool = Compute(name="train")
     assert (pool.spec.nodes, pool.spec.image.pip) == (Nodes(2, 16), ("torch",))
     assert all(each.source != "default" for each in settings_from(dict.fromkeys(NAMES), (), config).values())
