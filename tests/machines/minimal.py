@@ -3,6 +3,8 @@
 debootstrap makes it, from the mirror that this host itself installs from: the base system, and the sshd that every
 machine is reached by. Beside it lie the packages that its machines may ask apt for, as a mirror of theirs. Both are
 kept from run to run, in a folder for each release and choice of packages: making them takes most of a minute.
+
+    python -m tests.machines.minimal    # make it now, or say why it cannot be
 """
 
 import fcntl
@@ -43,7 +45,13 @@ rm -rf root/var/lib/apt/lists/* root/var/cache/apt/*.bin
 def why_not() -> str:
     """Why no such system can be made here; "" where one can, or is there."""
     missing = [command for command in ("debootstrap", "dpkg-deb") if not shutil.which(command)]
-    return f"a minimal system needs {', '.join(missing)}" if missing else ""
+    if missing:
+        return f"a minimal system needs {', '.join(missing)}"
+    try:
+        system()
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        return str(error)
+    return ""
 
 
 def system() -> Path:
@@ -172,3 +180,7 @@ def add_package(folder: Path, name: str, version: str, archive: Path) -> None:
 
 def _placed(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry.replace(name=entry.name.partition("/")[2])
+
+
+if __name__ == "__main__":
+    sys.exit(why_not() or None)
