@@ -23,6 +23,7 @@ END = Payload(b"")
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rooms, "LIMIT", MEMORY)
     monkeypatch.setattr(rooms, "BATCH_BYTES", MEMORY // 4)
+    monkeypatch.setattr(rooms, "_PIECE", MEMORY // 16)
 
 
 class Node:
