@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from types import ModuleType
 
@@ -76,8 +76,7 @@ def travelling_by_value() -> Iterator[None]:
 def _refresh() -> None:
     """Bring the table of local modules up to date with `sys.modules`."""
     global _stamp
-    last = next(reversed(sys.modules))
-    stamp = (len(sys.modules), last, id(sys.modules[last]))
+    stamp = _stamp_now()
     if stamp == _stamp:
         return
     loaded = dict(sys.modules)
@@ -91,6 +90,14 @@ def _refresh() -> None:
         del _seen[name]
         _local.pop(name, None)
     _stamp = stamp
+
+
+def _stamp_now() -> tuple[int, str, int]:
+    """What is another one once a module was loaded: how many there are, and which is the last."""
+    while True:
+        with suppress(RuntimeError, KeyError):  # another thread imports between two of these steps
+            last = next(reversed(sys.modules))
+            return len(sys.modules), last, id(sys.modules[last])
 
 
 def _register() -> None:

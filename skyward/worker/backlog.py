@@ -4,7 +4,7 @@ A task whose client has gone is not to wait for it: it has ten minutes to finish
 printing. So what it prints while nobody listens goes to a file. Beyond the limit of that file (1 GiB, unless the pool
 says otherwise: ten million lines, which as a rule are one line again and again) its first part is kept, and its last;
 what was in between is left out, and a line says so in its place. That is what one reads of a long log: how it began
-and how it ended. Results, elements of generators, and whatever else there is to say are kept in any case.
+and how it ended; of its displays, the last. Results, and elements of generators, are kept in any case.
 """
 
 import pickle

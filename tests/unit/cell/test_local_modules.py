@@ -8,12 +8,15 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import cloudpickle
 import numpy as np
 import pytest
 
 import skyward
+from skyward.wire import modules
 from skyward.wire.modules import is_local, local_modules, travelling_by_value
 from skyward.wire.payload import pack
 from skyward.wire.sources import ModuleSource, source_bundle
@@ -207,3 +210,23 @@ def test_packed_values_of_local_modules_go_by_value_outside_cells(write: Write) 
     packed = pack(module.f)
     del sys.modules["lib_d"]
     assert packed.unpack()() == 5
+
+
+class Growing(dict[str, ModuleType]):
+    """The loaded modules, while another thread loads more."""
+
+    to_come = 3
+
+    def __reversed__(self) -> Any:
+        names = super().__reversed__()
+        if self.to_come:
+            self.to_come -= 1
+            self[f"just_imported_{self.to_come}"] = ModuleType(f"just_imported_{self.to_come}")
+        return names
+
+
+def test_an_import_by_another_thread_disturbs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "sys", SimpleNamespace(modules=Growing(sys.modules)))
+    with travelling_by_value():
+        pass
+    assert "just_imported_0" in modules._seen
