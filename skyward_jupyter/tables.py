@@ -78,6 +78,7 @@ def decision_table(events: Iterable["DecisionEvent"]) -> str:
 
 def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
     """One line for each task that was recovered with a pool; nothing for none."""
+    tasks = list(tasks)
     rows = [
         (index, _cell(task.origin), _what(task.name, task.origin), task.node, task.state, task.printed)
         for index, task in enumerate(tasks)
@@ -86,6 +87,7 @@ def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
         return ""
     return (
         table(("task", "cell", "what", "node", "state", "characters printed"), rows)
+        + _former(task.origin for task in tasks)
         + "\n`pool.recovered[TASK]` has its `.result()` and `.output`; `%sky attach` gives the pool."
     )
 
@@ -105,7 +107,13 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
         )
         for task in tasks
     )
-    return table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "what"), rows)
+    listed = table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "what"), rows)
+    return listed + _former(task.origin for task in tasks)
+
+
+def _former(origins: "Iterable[Origin | None]") -> str:
+    """What the mark beside the number of a cell means, where there is one."""
+    return "\n* in the kernel before this one" if any(origin and origin.former for origin in origins) else ""
 
 
 def _cell(origin: "Origin | None") -> str:

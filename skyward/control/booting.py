@@ -6,11 +6,13 @@ Keeps what it is told, and decides nothing. Lives on the library's loop.
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
 from skyward.bootstrap import PhaseEvent
+from skyward.errors import JournalError
 
 __all__ = ["Boot", "Boots", "Failure", "UsualTimes"]
 
@@ -39,7 +41,10 @@ class Durations(Protocol):
 
 
 class UsualTimes:
-    """How long phases usually take: the median of the latest, for a provider and the identity of an image."""
+    """How long phases usually take: the median of the latest, for a provider and the identity of an image.
+
+    It is nice to know, so where it cannot be read or written down nothing fails.
+    """
 
     def __init__(self, record: Durations) -> None:
         self._record = record
@@ -54,7 +59,9 @@ class UsualTimes:
     def _seen(self, provider: str, image: str) -> dict[str, deque[float]]:
         key = provider, image
         if key not in self._known:
-            took = self._record.took(provider, image)
+            took: Mapping[str, list[float]] = {}
+            with suppress(JournalError):
+                took = self._record.took(provider, image)
             self._known[key] = {phase: deque(seconds, SAMPLES) for phase, seconds in took.items()}
         return self._known[key]
 
@@ -66,7 +73,8 @@ class UsualTimes:
         told = self._told.get((provider, image), 0)
         if seconds and told < SAMPLES:
             self._told[provider, image] = told + 1
-            self._record.add_took(provider, image, seconds, SAMPLES)
+            with suppress(JournalError):
+                self._record.add_took(provider, image, seconds, SAMPLES)
 
 
 class Boot:
@@ -177,10 +185,11 @@ class Boots:
         """A machine is there that was asked for so long ago."""
         self.usual.add(provider, "", {REQUESTED: seconds})
 
-    def up(self, boot: Boot, provider: str) -> None:
-        """A node is up."""
+    def up(self, boot: Boot, provider: str, *, was_there: bool = False) -> None:
+        """A node is up; one that another process had started says nothing of how long that takes."""
         self.failures.pop(boot.rank, None)
-        self.usual.add(provider, boot.image, boot.took)
+        if not was_there:
+            self.usual.add(provider, boot.image, boot.took)
 
     def failed(self, boot: Boot, error: Exception) -> None:
         """A machine did not become a node."""

@@ -244,12 +244,13 @@ class Launcher:
             NodeStartError: it did not come up.
         """
         self.boots.begin(node.boot)
+        was_there = node.standing is not None
         try:
             await self._start(node)
         except Exception as error:
             self.boots.failed(node.boot, error)
             raise
-        self.boots.up(node.boot, self._instances[node.instance.id].provider)
+        self.boots.up(node.boot, self._instances[node.instance.id].provider, was_there=was_there)
 
     async def _start(self, node: Node) -> None:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT

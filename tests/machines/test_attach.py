@@ -1,6 +1,7 @@
 """A pool whose client was killed is attached to by another process: what ran there, and what it printed, is there."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -182,7 +183,8 @@ def test_a_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
         let_go(machine)
         said = kernel("pool = %sky attach train").text()
         assert said.startswith("Pool 'train' is this kernel's now.\ntask  cell  what"), said  # as wide as its words
-        assert "  train  " in said
+        assert re.search(r"^ +0 +2\* +train +0 ", said, re.MULTILINE), said
+        assert "* in the kernel before this one" in said
         assert kernel("next(task for task in pool.recovered if task.name == 'train').result(20)").data == ["'trained'"]
         assert kernel("%%sky --pool train\nimport skyward as sky\nsky.instance_info().node").data == ["0"]
         assert "already" in "".join(kernel("%sky attach train").error[1])

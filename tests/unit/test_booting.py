@@ -1,6 +1,6 @@
 """How long the phases of starts usually take, and what is kept of each start."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from skyward.bootstrap import PhaseEvent
 from skyward.control import booting
 from skyward.control.booting import Boot, Boots, UsualTimes
-from skyward.errors import NodeStartError
+from skyward.errors import JournalError, NodeStartError
 from skyward.journal import Journal, PoolRecord
 
 pytestmark = pytest.mark.unit
@@ -43,6 +43,27 @@ def test_a_pool_of_many_nodes_writes_a_few_of_its_starts_down(record: PoolRecord
         usual.add("aws", "abc", {"deps": float(number)})
     assert record.took("aws", "abc") == {"deps": [float(number) for number in range(9)]}
     assert usual.of("aws", "abc", "deps") == 995.0, "what it has seen itself counts all the same"
+
+
+class _Unwritable:
+    """A record on a full disk."""
+
+    def took(self, provider: str, image: str) -> dict[str, list[float]]:
+        raise JournalError("It cannot be read.")
+
+    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+        raise JournalError("It cannot be written.")
+
+
+def test_a_journal_that_cannot_be_written_keeps_no_node_from_starting() -> None:
+    boots, boot = Boots(_Unwritable()), Boot(0, 1)
+    boot.took = {"deps": 3.0}
+    boots.up(boot, "aws")
+    assert boots.usual.of("aws", "", "deps") == 3.0
+    entered = Boot(1, 2)
+    entered.took = {"deps": 90.0}
+    boots.up(entered, "aws", was_there=True)
+    assert boots.usual.of("aws", "", "deps") == 3.0, "a node that was there says nothing of how long a start takes"
 
 
 def test_a_start_says_each_phase_and_its_failure_whole(record: PoolRecord) -> None:
