@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from tests.machines.machine import Network, why_not
 from tests.required import leave_out_for
 from tests.ui.lab import Lab
+from tests.ui.notebook7 import Notebook7
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LIMIT = 100.0
@@ -41,7 +43,7 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and folder of a JupyterLab of its own, with no settings but ours."""
+    """Address and folder of a JupyterLab, which serves Notebook 7 too, with no settings but ours."""
     home = tmp_path_factory.mktemp("lab")
     settings = home / "settings" / "@jupyterlab"
     for plugin, values in {
@@ -67,7 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--ip=127.0.0.1"),
         *("--IdentityProvider.token=", "--ServerApp.password=", f"--ServerApp.root_dir={notebooks}"),
         *("--ServerApp.disable_check_xsrf=True", "--ServerApp.port_retries=0"),
-        "--LabApp.expose_app_in_browser=True",
+        *("--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"),
     ]
     log = home / "log"
     with log.open("wb") as out:
@@ -119,6 +121,21 @@ def network() -> Iterator[Network]:
 @pytest.fixture
 def lab(server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A page with a notebook of its own, which is shut down in the end; a picture of the page where a test failed."""
+    with _opened(Lab, server, browser, request) as lab:
+        yield lab
+
+
+@pytest.fixture
+def notebook7(server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest) -> Iterator[Notebook7]:
+    """The same in Notebook 7."""
+    with _opened(Notebook7, server, browser, request) as notebook:
+        yield notebook
+
+
+@contextmanager
+def _opened[Front: Lab](
+    front: type[Front], server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest
+) -> Iterator[Front]:
     address, folder = server
     name = f"{request.node.name.partition('[')[0].removeprefix('test_')[:40]}.ipynb"
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
@@ -126,7 +143,7 @@ def lab(server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest) 
     (folder / name).write_text(nbformat.writes(notebook))
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(LIMIT * 1000)
-    lab = Lab(page, address, name)
+    lab = front(page, address, name)
     before = request.session.testsfailed
     opened = False
     try:

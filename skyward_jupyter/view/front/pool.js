@@ -4,7 +4,8 @@
 const NODES = 60; // rows that are drawn; the rest is counted
 const DECISIONS = 30;
 const PAGE = Math.random().toString(36).slice(2); // another one after a reload
-const PATIENCE = 1500; // milliseconds until a command that nobody has heard is said to wait
+const PATIENCE = 500; // milliseconds until a command that nobody has heard is said to wait
+const LONGEST = 60_000; // and at most those between two tries to be heard at all
 
 /** An element: its class, its text or children, and its attributes. */
 function make(tag, name, content = [], attributes = {}) {
@@ -85,6 +86,8 @@ class View {
     this.store = new Store(model.get('first'));
     this.id = Math.random().toString(36).slice(2);
     this.asked = new Map();
+    this.isHeard = false;
+    this.pause = 1000;
     this.build();
     el.append(this.root);
     this.hear = message => this.heard(message);
@@ -256,6 +259,10 @@ class View {
     if (!pool || !this.isLooking()) {
       return;
     }
+    if (!this.isHeard && Date.now() > this.lookedAt + this.pause) {
+      this.pause = Math.min(LONGEST, this.pause * 2);
+      this.look(); // in some front ends the kernel is reached later than the view is there
+    }
     const now = Date.now() / 1000;
     const spent = pool.spent + (pool.per_hour * Math.max(0, now - pool.spent_at)) / 3600;
     say(this.rate, `${money(pool.per_hour)}/h`);
@@ -281,26 +288,35 @@ class View {
   }
 
   look() {
+    this.lookedAt = Date.now();
     this.send({ kind: this.isLooking() ? 'look' : 'leave', page: PAGE });
   }
 
+  /** Whether there is somebody to send it to: in a page without a kernel there is not. */
   send(message) {
     try {
       this.model.send({ view: this.id, ...message });
+      return true;
     } catch {
-      // The kernel is gone, and with it whoever would have listened.
+      return false;
     }
   }
 
   command(kind, fields, doing) {
     const id = `${this.id}.${this.asked.size}`;
-    const late = `${doing} The kernel is busy: this is done when its cell ends, or when you interrupt it.`;
+    const late = `${doing} This waits for the cell that the kernel runs, or for you to interrupt it.`;
     say(this.told, doing);
+    this.told.dataset.tone = '';
     this.asked.set(id, window.setTimeout(() => say(this.told, late), PATIENCE));
-    this.send({ id, kind, pool: this.store.pool.name, ...fields });
+    if (!this.send({ id, kind, pool: this.store.pool.name, ...fields })) {
+      window.clearTimeout(this.asked.get(id));
+      say(this.told, 'There is no kernel behind this view.');
+      this.told.dataset.tone = 'bad';
+    }
   }
 
   heard(message) {
+    this.isHeard = true;
     if (message.kind === 'answer') {
       if (this.asked.has(message.id)) {
         window.clearTimeout(this.asked.get(message.id));
