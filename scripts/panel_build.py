@@ -1,9 +1,9 @@
-"""Builds the side panel, tests its models, and notes what it was built from. Takes node and npm.
+"""Builds the side panel and the widget, tests their models, and notes what they were built from. Takes node and npm.
 
     python scripts/panel_build.py
 
-What it builds, `labextension/dist`, is in the repository: who installs needs no node. A test holds that it was built
-from the sources as they are.
+What it builds, `labextension/dist` and `skyward_jupyter/view/front/pool.js`, is in the repository: who installs needs
+no node. A test holds that it was built from the sources as they are.
 """
 
 import hashlib

@@ -29,7 +29,8 @@ def typescript() -> str:
         "// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.\n",
         f"export const VERSION = {protocol.VERSION};\n"
         f"export const STATE_COMM = '{protocol.STATE_COMM}';\n"
-        f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n",
+        f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n"
+        f"export const VIEW_TARGET = '{protocol.VIEW_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
         f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
         *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES, *protocol.COMMANDS)),

@@ -22,6 +22,7 @@ __all__ = [
     "REPLIES",
     "STATE_COMM",
     "VERSION",
+    "VIEW_TARGET",
     "Answer",
     "AskOutput",
     "AskPrice",
@@ -56,6 +57,9 @@ STATE_COMM = "skyward.state"
 
 COMMAND_TARGET = "skyward.command"
 """Target of the comm that the panel speaks on. The kernel never answers on it: see reference/jupyter.md."""
+
+VIEW_TARGET = "skyward.view"
+"""The same for the live view of one pool: what it says goes by there where its front end has subshells."""
 
 # Parts of messages.
 

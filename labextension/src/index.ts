@@ -1,4 +1,5 @@
 import {
+  ILabShell,
   ILayoutRestorer,
   JupyterFrontEnd,
   JupyterFrontEndPlugin
@@ -65,7 +66,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     ICommandPalette,
     ISettingRegistry,
     IStatusBar,
-    ILayoutRestorer
+    ILayoutRestorer,
+    ILabShell
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -74,7 +76,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     registry: ISettingRegistry | null,
     statusBar: IStatusBar | null,
-    restorer: ILayoutRestorer | null
+    restorer: ILayoutRestorer | null,
+    labShell: ILabShell | null // none in Notebook 7, whose terminals are pages of their own that we cannot type in
   ) => {
     const trans = (translator ?? nullTranslator).load('skyward');
     const model = new PanelModel(tracker, trans);
@@ -125,7 +128,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
           openStartLog(app, model.link, pool, node, trans);
         }
       },
-      openTerminal: app.serviceManager.terminals.isAvailable()
+      openTerminal: labShell && app.serviceManager.terminals.isAvailable()
         ? (pool, node) => void openTerminal(pool, node)
         : null
     };

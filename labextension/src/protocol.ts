@@ -3,6 +3,7 @@
 export const VERSION = 3;
 export const STATE_COMM = 'skyward.state';
 export const COMMAND_TARGET = 'skyward.command';
+export const VIEW_TARGET = 'skyward.view';
 
 /** Rows that are kept of what only ever grows, for each pool. */
 export const KEPT: { [table: string]: number } = {

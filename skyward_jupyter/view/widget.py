@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +13,10 @@ import traitlets
 from skyward.control import background
 from skyward_jupyter.view import bundle
 from skyward_jupyter.view.live import LiveView
+from skyward_kernel.protocol import VIEW_TARGET
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
 
     from skyward.compute import Compute
@@ -35,11 +38,13 @@ class PoolWidget(anywidget.AnyWidget):
 
     Attributes:
         first: the tables that a view begins with.
+        key: by which a view that has a comm of its own says whose it is.
     """
 
-    _esm = "\n".join((_FRONT / part).read_text("utf-8") for part in ("model.js", "pool.js"))
+    _esm = (_FRONT / "pool.js").read_text("utf-8")
     _css = (_FRONT / "pool.css").read_text("utf-8")
     first = traitlets.Dict().tag(sync=True)
+    key = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, pool: "Compute") -> None:
         self._pool = pool
@@ -48,8 +53,8 @@ class PoolWidget(anywidget.AnyWidget):
         self._pages: set[str] = set()
         self._waiting: Future[None] | None = None
         self._over = threading.Event()
-        super().__init__(first=self._live.state())
-        self.on_msg(self._received)
+        super().__init__(first=self._live.state(), key=uuid.uuid4().hex)
+        self.on_msg(lambda _, message, __: self.received(message))
         pool.when_closed(self.end)
 
     @property
@@ -103,7 +108,8 @@ class PoolWidget(anywidget.AnyWidget):
         self._waiting = None
         await asyncio.to_thread(self._live.leave, _SHOWN)
 
-    def _received(self, _: object, message: object, __: object) -> None:
+    def received(self, message: object) -> None:
+        """Take what a view says. This may run beside a cell, and must be over soon."""
         match message:
             case {"kind": "look", "page": str(page)} if not self.is_over:
                 if len(self._pages) < 2:
@@ -125,9 +131,21 @@ def show(pool: "Compute", shell: Any) -> None:
     """Display a pool below the cell that runs in `shell`, with what stays when there is no widget to be had."""
     from IPython.display import display
 
+    shell.kernel.comm_manager.register_target(VIEW_TARGET, _opened)
     widget = _widgets.get(pool)
     if widget is None:
         widget = _widgets[pool] = PoolWidget(pool)
     view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     shown = display({**bundle(pool), _VIEW: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]  # as IPython has it
     widget.shown(shown, shell)
+
+
+def _opened(comm: Any, message: "Mapping[str, Any]") -> None:
+    """A view has a comm for what it says, on a subshell. Nothing is sent there: see `skyward_kernel.bridge`."""
+    data = message["content"].get("data")
+    key = data.get("view") if isinstance(data, dict) else None
+    widget = next((each for each in list(_widgets.values()) if each.key == key), None)
+    if widget is None:
+        comm.close()
+    else:
+        comm.on_msg(lambda said: widget.received(said["content"].get("data")))

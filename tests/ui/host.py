@@ -56,17 +56,20 @@ class Host:
         page: of the browser.
         wanted: what the page has asked for beside its parts; blobs are its own.
         troubles: errors that it has told of, refusals of its policy included.
+        is_busy: whether its kernel runs a cell, and hears nothing.
     """
 
     def __init__(self, page: Any) -> None:
         self.page = page
         self.wanted: list[str] = []
         self.troubles: list[str] = []
+        self.is_busy = False
+        self._said: list[dict[str, Any]] = []
         self._end: KernelEnd | None = None
         page.on("console", lambda told: self.troubles.append(told.text) if told.type == "error" else None)
         page.on("pageerror", lambda error: self.troubles.append(error.stack or str(error)))
         page.route("**/*", self._answer)
-        page.expose_function("toKernel", self._received)
+        page.expose_function("toKernel", lambda data: self._said.append(data))
         page.goto(_ORIGIN)
 
     def _answer(self, route: Any) -> None:
@@ -95,18 +98,16 @@ class Host:
         self.page.evaluate("host.connect()")
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Pass on what the kernel says until something holds."""
+        """Pass on what the page and the kernel say until something holds."""
         assert self._end is not None
         deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"waited for {what}, and the page shows {self.page.inner_text('body')}"
+            while self._said and not self.is_busy:
+                self._end.handle_msg({"content": {"data": self._said.pop(0)}, "buffers": []})
             while not self._end.sent.empty():
                 self.page.evaluate("data => host.deliver(data)", self._end.sent.get())
             self.page.wait_for_timeout(20)  # in which the page may say something
-
-    def _received(self, data: Any) -> None:
-        assert self._end is not None
-        self._end.handle_msg({"content": {"data": data}, "buffers": []})
 
 
 def connect_comms(monkeypatch: Any) -> None:

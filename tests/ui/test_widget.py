@@ -1,5 +1,7 @@
 """A pool as a widget in a browser, in a real JupyterLab with a real kernel and real nodes."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.ui.lab import Lab
@@ -16,23 +18,26 @@ def work(seconds):
 OPEN = "sky.Compute(name='demo', nodes=(1, 4), provider=sky.Local(hourly_price=3.2), budget=5.0).open()"
 
 
-def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: Lab) -> None:
+def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: Lab, tmp_path: Path) -> None:
     view = lab.page.locator(".skyward-view-root")
     lab.run(f"{LOAD}\npool = {OPEN}")
     # The cell that shows it blocks the kernel, so what comes while it runs comes without being asked for.
-    lab.run("sky.watch(pool)\ndone = sky.gather(*(work(0.5) for _ in range(24))) >> pool", wait=False)
+    wait = f"import os\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
+    lab.run(f"sky.watch(pool)\ndone = sky.gather(*(work(0.5) for _ in range(24))) >> pool\n{wait}", wait=False)
     view.get_by_text("1 \N{RIGHTWARDS ARROW} 4").wait_for()
     view.get_by_text("queued / 1 slots").wait_for()
     view.locator(".skyward-view-node", has_text="busy").first.wait_for()
     view.get_by_text("$12.80/h").wait_for()
     lab.see("widget")
-    lab.until_idle()
-    view.locator(".skyward-view-count-done", has_text="24").wait_for()
-
+    # It is heard while the cell runs, too.
     most = view.get_by_label("Most nodes")
     most.fill("3")
     most.press("Enter")
     view.get_by_text("of 1\N{EN DASH}3 nodes").wait_for()
+    (tmp_path / "go").touch()
+    lab.until_idle()
+    view.locator(".skyward-view-count-done", has_text="24").wait_for()
+
     lab.page.evaluate("window.jupyterapp?.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
     lab.page.locator('body[data-jp-theme-light="false"]').wait_for(state="attached")
     lab.page.locator("#jupyterlab-splash").wait_for(state="detached")

@@ -6,6 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { COMMAND_TARGET, Message, STATE_COMM, VERSION } from '../protocol';
 import { Wish } from './equivalent';
 import { Store } from './store';
+import { subshell } from './subshell';
 
 /**
  * How a kernel is reached: not known yet; it has no Skyward; its state arrives; it restarts or does not answer; it is
@@ -27,8 +28,6 @@ const STATE_TARGET = STATE_COMM;
 
 /** Milliseconds after which a kernel that did not say that it heard a command counts as blocked. */
 export const PATIENCE = 1000;
-/** Milliseconds that a subshell may take to start. */
-const SUBSHELL_PATIENCE = 3000;
 
 /** What the kernel says to a command: that it was carried out or not, or what was asked for. */
 export type Reply = Exclude<Message, { kind: 'snapshot' | 'delta' }>;
@@ -285,26 +284,4 @@ export class KernelLink implements IDisposable {
   private _cut = false;
   private _waiting = new Map<string, Listener>();
   private _changed = new Signal<this, void>(this);
-}
-
-/** The comm of JupyterLab 4.4 and newer, which can have a subshell of its own. */
-interface ISubshellComm {
-  commsOverSubshells?: string;
-  subshellStarted?: Promise<void>;
-}
-
-/** Wait until a comm has its subshell, whatever the user's settings say of comms in general. */
-async function subshell(comm: Kernel.IComm): Promise<void> {
-  const own = comm as ISubshellComm;
-  if (own.subshellStarted === undefined) {
-    return;
-  }
-  if (own.commsOverSubshells === 'disabled') {
-    await Promise.resolve(); // what the constructor began is over, so that one subshell is started and not two
-    own.commsOverSubshells = 'perCommTarget';
-  }
-  const late = new Promise<void>(resolve =>
-    setTimeout(resolve, SUBSHELL_PATIENCE)
-  );
-  await Promise.race([own.subshellStarted, late]).catch(() => undefined);
 }

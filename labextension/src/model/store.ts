@@ -6,6 +6,9 @@ export type Rows = { [T in keyof Tables]: Map<string, Tables[T]> };
 /** What came of a message: it was taken, messages before it are missing, or it is of another version. */
 export type Applied = 'taken' | 'gap' | 'foreign';
 
+/** All rows, or those that are other ones than before, and the keys of those that are there no more. */
+export type Telling = Pick<Snapshot, 'kind' | 'tables'> | Pick<Delta, 'kind' | 'tables' | 'gone'>;
+
 function empty(): Rows {
   return {
     pools: new Map(),
@@ -37,7 +40,6 @@ export class Store {
       return 'foreign';
     }
     if (message.kind === 'snapshot') {
-      this.rows = empty();
       this.form = message.form;
       this._session = message.session;
     } else if (
@@ -48,9 +50,16 @@ export class Store {
       return 'gap';
     }
     this._seq = message.seq;
-    if (message.kind === 'delta') {
-      this._drop(message.gone);
+    this.take(message);
+    return 'taken';
+  }
+
+  /** Take what a message says of the rows, whatever came before it. */
+  take(message: Telling): void {
+    if (message.kind === 'snapshot') {
+      this.rows = empty();
     }
+    this._drop('gone' in message ? message.gone : {});
     for (const [table, rows] of Object.entries(message.tables)) {
       const known = this.rows[table as keyof Tables] as
         | Map<string, unknown>
@@ -60,7 +69,6 @@ export class Store {
       }
     }
     this._trim();
-    return 'taken';
   }
 
   /** The kernel ends: what is here stays to be seen, and nothing that it still says is taken. */

@@ -5,6 +5,7 @@ import { equivalent } from '../model/equivalent';
 import { duration, money, share, whole } from '../model/format';
 import { nodesInOrder, title } from '../model/lists';
 import { Words } from '../model/panel';
+import { nodeState } from '../model/states';
 import { GaugeRow, NodeRow, PoolRow, TaskRow, TroubleRow } from '../protocol';
 import { LongList, Section, State, useNow } from './parts';
 import { Acting } from './pool';
@@ -16,27 +17,6 @@ const OPEN = 128;
 const MOST = 288;
 /** From how many nodes on there is a summary and a filter. */
 const MANY = 20;
-
-function state(node: NodeRow, trans: Words): JSX.Element {
-  switch (node.state) {
-    case 'active':
-      return node.busy ? (
-        <State icon="●" word={trans.__('busy')} tone="good" />
-      ) : (
-        <State icon="○" word={trans.__('idle')} />
-      );
-    case 'draining':
-      return <State icon="◒" word={trans.__('draining')} tone="busy" />;
-    case 'stopping':
-      return <State icon="◌" word={trans.__('stopping')} />;
-    default:
-      return ['queued', 'requested'].includes(node.phase) ? (
-        <State icon="◌" word={node.phase} />
-      ) : (
-        <State icon="◔" word={node.phase} tone="busy" />
-      );
-  }
-}
 
 /** A share as a bar of five parts, and its number; a dash where it is not known. */
 function Gauge(props: {
@@ -254,7 +234,7 @@ export function Nodes(
               </span>
               {node.rank}
             </span>
-            {state(node, trans)}
+            <State {...nodeState(node, trans)} />
             {node.state === 'active' || node.state === 'draining' ? (
               <>
                 <span className="skyward-Node-slots">

@@ -4,6 +4,7 @@ import * as React from 'react';
 import { bounds, equivalent, Wish } from '../model/equivalent';
 import { money, spentBy, whole } from '../model/format';
 import { Words } from '../model/panel';
+import { poolState } from '../model/states';
 import { PoolRow } from '../protocol';
 import { SignButton, State, useNow } from './parts';
 
@@ -11,25 +12,6 @@ import { SignButton, State, useNow } from './parts';
 export interface Acting {
   trans: Words;
   send: (wish: Wish) => Promise<boolean>;
-}
-
-function state(pool: PoolRow, trans: Words): JSX.Element {
-  if (pool.broke && pool.state === 'ready') {
-    return <State icon="◒" word={trans.__('budget reached')} tone="bad" />;
-  }
-  if (pool.failure && pool.state === 'ready') {
-    return <State icon="▲" word={trans.__('trouble')} tone="bad" />;
-  }
-  switch (pool.state) {
-    case 'ready':
-      return <State icon="●" word={trans.__('ready')} tone="good" />;
-    case 'stopping':
-      return <State icon="◌" word={trans.__('stopping')} tone="busy" />;
-    case 'closed':
-      return <State icon="○" word={trans.__('closed')} />;
-    default:
-      return <State icon="◔" word={trans.__('starting')} tone="busy" />;
-  }
 }
 
 /** The first line of why something failed, as a sentence. */
@@ -66,7 +48,7 @@ export function PoolCard(
         >
           {pool.name}
         </button>
-        {state(pool, trans)}
+        <State {...poolState(pool, trans)} />
         <SignButton
           icon={stopIcon}
           title={trans.__('Stop pool %1', pool.name)}

@@ -1,40 +1,255 @@
-// The live view of one pool, for anywidget: what `skyward_jupyter.view.live` sends, drawn. All text is set as text.
-// `model.js` comes before it in one module.
+// Built from labextension/src/widget: make panel
 
-const NODES = 60; // rows that are drawn; the rest is counted
-const DECISIONS = 30;
-const PAGE = Math.random().toString(36).slice(2); // another one after a reload
-const PATIENCE = 500; // milliseconds until a command that nobody has heard is said to wait
-const LONGEST = 60_000; // and at most those between two tries to be heard at all
+// src/model/chart.ts
+var SPAN = 900;
+var SHORTEST = 60;
+var LINES = [
+  "queued",
+  "running",
+  "desired",
+  "current"
+];
+function chart(points, now, width, height) {
+  const age = now - (points.length ? points[0].at : now);
+  const span = Math.min(SPAN, Math.max(SHORTEST, age));
+  const begin = now - span;
+  const first = points.findLastIndex((point) => point.at <= begin);
+  const shown = points.slice(Math.max(0, first));
+  const top = Math.max(
+    1,
+    ...shown.flatMap((point) => LINES.map((line) => point[line]))
+  );
+  const x = (at) => round(Math.max(0, at - begin) / span * width);
+  const y = (value) => round(height - value / top * height);
+  const lines = Object.fromEntries(
+    LINES.map((line) => {
+      const steps = shown.map(
+        (point, index) => index ? `H${x(point.at)}V${y(point[line])}` : `M${x(point.at)} ${y(point[line])}`
+      );
+      return [line, steps.length ? `${steps.join("")}H${round(width)}` : ""];
+    })
+  );
+  return { lines, top };
+}
+function round(value) {
+  return Math.round(value * 10) / 10;
+}
 
-/** An element: its class, its text or children, and its attributes. */
-function make(tag, name, content = [], attributes = {}) {
+// src/model/format.ts
+function money(usd) {
+  const digits = usd !== 0 && Math.abs(usd) < 0.1 ? 4 : 2;
+  return `$${usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
+}
+function duration(seconds) {
+  const whole2 = Math.max(0, Math.floor(seconds));
+  const hours = Math.floor(whole2 / 3600);
+  const minutes = Math.floor(whole2 % 3600 / 60);
+  const rest = String(whole2 % 60).padStart(2, "0");
+  return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+}
+function clock(at) {
+  return new Date(at * 1e3).toTimeString().slice(0, 8);
+}
+function share(value) {
+  return value === null || value === void 0 ? "–" : `${Math.round(value * 100)}%`;
+}
+function whole(value) {
+  return value.toLocaleString("en-US");
+}
+function spentBy(now, pool) {
+  const hours = Math.max(0, now - pool.spent_at) / 3600;
+  return pool.spent + pool.per_hour * hours;
+}
+
+// src/model/lists.ts
+function nodesInOrder(nodes, filter = "") {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  return nodes.filter((node) => {
+    const text = `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  }).sort(
+    (a, b) => Number(a.state === "stopping") - Number(b.state === "stopping") || a.rank - b.rank || a.machine - b.machine
+  );
+}
+function decisionsInOrder(rows) {
+  return [...rows].sort((a, b) => b.number - a.number);
+}
+
+// src/model/states.ts
+function poolState(pool, trans) {
+  if (pool.broke && pool.state === "ready") {
+    return { icon: "◒", word: trans.__("budget reached"), tone: "bad" };
+  }
+  if (pool.failure && pool.state === "ready") {
+    return { icon: "▲", word: trans.__("trouble"), tone: "bad" };
+  }
+  switch (pool.state) {
+    case "ready":
+      return { icon: "●", word: trans.__("ready"), tone: "good" };
+    case "stopping":
+      return { icon: "◌", word: trans.__("stopping"), tone: "busy" };
+    case "closed":
+      return { icon: "○", word: trans.__("closed"), tone: "quiet" };
+    default:
+      return { icon: "◔", word: trans.__("starting"), tone: "busy" };
+  }
+}
+function nodeState(node, trans) {
+  switch (node.state) {
+    case "active":
+      return node.busy ? { icon: "●", word: trans.__("busy"), tone: "good" } : { icon: "○", word: trans.__("idle"), tone: "quiet" };
+    case "draining":
+      return { icon: "◒", word: trans.__("draining"), tone: "busy" };
+    case "stopping":
+      return { icon: "◌", word: trans.__("stopping"), tone: "quiet" };
+    default:
+      return ["queued", "requested"].includes(node.phase) ? { icon: "◌", word: node.phase, tone: "quiet" } : { icon: "◔", word: node.phase, tone: "busy" };
+  }
+}
+
+// src/protocol.ts
+var VERSION = 3;
+var VIEW_TARGET = "skyward.view";
+var KEPT = {
+  decisions: 200,
+  points: 450,
+  output: 200
+};
+
+// src/model/store.ts
+function empty() {
+  return {
+    pools: /* @__PURE__ */ new Map(),
+    nodes: /* @__PURE__ */ new Map(),
+    troubles: /* @__PURE__ */ new Map(),
+    gauges: /* @__PURE__ */ new Map(),
+    tasks: /* @__PURE__ */ new Map(),
+    decisions: /* @__PURE__ */ new Map(),
+    points: /* @__PURE__ */ new Map(),
+    output: /* @__PURE__ */ new Map(),
+    cells: /* @__PURE__ */ new Map(),
+    orphans: /* @__PURE__ */ new Map()
+  };
+}
+var Store = class {
+  rows = empty();
+  form = [];
+  /** Whether there was a snapshot, and nothing has been missed since. */
+  get whole() {
+    return this._session !== "";
+  }
+  /** Take a message of the kernel. */
+  apply(message) {
+    if (message.version !== VERSION) {
+      return "foreign";
+    }
+    if (message.kind === "snapshot") {
+      this.form = message.form;
+      this._session = message.session;
+    } else if (message.session !== this._session || message.seq !== this._seq + 1) {
+      this._session = "";
+      return "gap";
+    }
+    this._seq = message.seq;
+    this.take(message);
+    return "taken";
+  }
+  /** Take what a message says of the rows, whatever came before it. */
+  take(message) {
+    if (message.kind === "snapshot") {
+      this.rows = empty();
+    }
+    this._drop("gone" in message ? message.gone : {});
+    for (const [table, rows] of Object.entries(message.tables)) {
+      const known = this.rows[table];
+      for (const [key, row] of Object.entries(rows)) {
+        known?.set(key, row);
+      }
+    }
+    this._trim();
+  }
+  /** The kernel ends: what is here stays to be seen, and nothing that it still says is taken. */
+  stop() {
+    this._session = "";
+  }
+  /** Forget everything: the kernel is another one. */
+  clear() {
+    this.rows = empty();
+    this._session = "";
+  }
+  /** The rows of a table that are of one pool, in the order in which they came. */
+  of(table, pool) {
+    const rows = this.rows[table];
+    return [...rows.values()].filter((row) => row.pool === pool);
+  }
+  _drop(gone) {
+    for (const [table, keys] of Object.entries(gone)) {
+      const rows = this.rows[table];
+      keys.forEach((key) => rows?.delete(key));
+    }
+    for (const pool of gone.pools ?? []) {
+      for (const rows of Object.values(this.rows)) {
+        for (const key of [...rows.keys()]) {
+          if (key.startsWith(`${pool}/`)) {
+            rows.delete(key);
+          }
+        }
+      }
+    }
+  }
+  /** Drop the old end of what only ever grows, as the kernel does. */
+  _trim() {
+    for (const [table, most] of Object.entries(KEPT)) {
+      const rows = this.rows[table];
+      if (rows.size <= most) {
+        continue;
+      }
+      const counts = /* @__PURE__ */ new Map();
+      for (const row of rows.values()) {
+        counts.set(row.pool, (counts.get(row.pool) ?? 0) + 1);
+      }
+      for (const [key, row] of rows) {
+        const count = counts.get(row.pool) ?? 0;
+        if (count > most) {
+          rows.delete(key);
+          counts.set(row.pool, count - 1);
+        }
+      }
+    }
+  }
+  _session = "";
+  _seq = 0;
+};
+
+// src/widget/elements.ts
+function make(tag, name = "", content = [], attributes = {}) {
   const element = document.createElement(tag);
-  element.className = name ? `skyward-view-${name}` : '';
+  element.className = name && `skyward-view-${name}`;
   element.append(...[content].flat());
-  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+  set(element, attributes);
   return element;
 }
-
 function makeSvg(tag, attributes) {
-  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
-  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  set(element, attributes);
   return element;
 }
-
-/** Set a text only where it is another one: selections and screen readers stay undisturbed. */
+function set(element, attributes) {
+  Object.entries(attributes).forEach(
+    ([key, value]) => element.setAttribute(key, value)
+  );
+}
 function say(element, text) {
   if (element.textContent !== text) {
     element.textContent = text;
   }
 }
-
-/** Have `parent` hold one child for each item, in order, and keep those that are there. */
 function sync(parent, items, keyOf, create, fill) {
-  const known = new Map([...parent.children].map(child => [child.dataset.key, child]));
+  const children = [...parent.children];
+  const known = new Map(children.map((child) => [child.dataset.key, child]));
   items.forEach((item, index) => {
     const key = String(keyOf(item));
-    const child = known.get(key) ?? create(item);
+    const child = known.get(key) ?? create();
     known.delete(key);
     child.dataset.key = key;
     if (parent.children[index] !== child) {
@@ -42,343 +257,446 @@ function sync(parent, items, keyOf, create, fill) {
     }
     fill(child, item);
   });
-  known.forEach(child => child.remove());
+  known.forEach((child) => child.remove());
 }
 
-const POOL_STATES = {
-  ready: ['●', 'ready', 'good'],
-  stopping: ['◌', 'stopping', 'busy'],
-  closed: ['○', 'closed', 'quiet']
-};
-
-function poolState(pool) {
-  if (pool.failure && pool.state === 'ready') {
-    return ['▲', 'trouble', 'bad'];
+// src/model/subshell.ts
+var SUBSHELL_PATIENCE = 3e3;
+async function subshell(comm) {
+  const own = comm;
+  if (own.subshellStarted === void 0) {
+    return;
   }
-  return POOL_STATES[pool.state] ?? ['◔', 'starting', 'busy'];
-}
-
-function nodeState(node) {
-  switch (node.state) {
-    case 'active':
-      return node.busy ? ['●', 'busy', 'good'] : ['○', 'idle', 'quiet'];
-    case 'draining':
-      return ['◒', 'draining', 'busy'];
-    case 'stopping':
-      return ['◌', 'stopping', 'quiet'];
-    default:
-      return ['◔', node.phase, 'busy'];
+  if (own.commsOverSubshells === "disabled") {
+    await Promise.resolve();
+    own.commsOverSubshells = "perCommTarget";
   }
+  const late = new Promise(
+    (resolve) => setTimeout(resolve, SUBSHELL_PATIENCE)
+  );
+  await Promise.race([own.subshellStarted, late]).catch(() => void 0);
 }
 
-function showState(element, [icon, word, tone]) {
-  element.dataset.tone = tone;
-  say(element.firstChild, icon);
-  say(element.lastChild, word);
-}
-
-const stateOf = () => make('span', 'state', [make('span', '', '', { 'aria-hidden': 'true' }), make('span', '')]);
-
-/** One place where the pool is shown. */
-class View {
-  constructor(model, el) {
-    this.model = model;
-    this.store = new Store(model.get('first'));
-    this.id = Math.random().toString(36).slice(2);
-    this.asked = new Map();
-    this.isHeard = false;
-    this.pause = 1000;
-    this.build();
-    el.append(this.root);
-    this.hear = message => this.heard(message);
-    this.seen = () => this.look();
-    model.on('msg:custom', this.hear);
-    document.addEventListener('visibilitychange', this.seen);
-    window.addEventListener('pagehide', (this.gone = () => this.send({ kind: 'leave' })));
-    this.timer = window.setInterval(() => this.tick(), 1000);
-    this.draw();
-    this.look();
+// src/widget/kernel.ts
+var PATIENCE = 500;
+var FIRST_PAUSE = 1e3;
+var LONGEST_PAUSE = 6e4;
+var PAGE = Math.random().toString(36).slice(2);
+var KernelWay = class {
+  constructor(_model, _ears) {
+    this._model = _model;
+    this._ears = _ears;
+    _model.on("msg:custom", this._hear);
+    void this._connect();
   }
-
-  build() {
-    this.name = make('b', 'name');
-    this.state = stateOf();
-    this.where = make('span', 'where');
-    this.stop = make('button', 'button', 'Stop', { type: 'button' });
-    this.stop.onclick = () => this.askToStop();
-    this.rate = make('span', '');
-    this.spent = make('span', '');
-    this.left = make('span', '');
-    this.counts = ['running', 'queued', 'done', 'failed'].map(what => [what, make('b', '', '0')]);
-    const counted = this.counts.map(([what, number]) => make('span', `count-${what}`, [number, ` ${what}`]));
-    this.failure = make('p', 'failure');
-    this.question = make('p', 'question');
-    this.bounds = ['min', 'max'].map(which => {
-      const label = which === 'min' ? 'Fewest nodes' : 'Most nodes';
-      const input = make('input', 'number', '', { type: 'number', min: which === 'min' ? '0' : '1', 'aria-label': label });
-      input.onchange = () => this.scale();
-      input.onkeydown = event => {
-        if (event.key === 'Enter' || event.key === 'Escape') {
-          input.value = event.key === 'Enter' ? input.value : this.store.pool[which];
-          input.blur(); // which is when it changes; the notebook around it has a use for Enter of its own
-          event.preventDefault();
+  _model;
+  _ears;
+  /** Say that somebody looks, or does not; what the pool is like is sent to those that do. */
+  look(isLooking) {
+    this._isLooking = isLooking;
+    this._lookedAt = Date.now();
+    this._send({ kind: isLooking ? "look" : "leave", page: PAGE });
+  }
+  /** Have the kernel know that somebody looks: in some front ends it is reached later than the view is there. */
+  tick() {
+    if (!this._isHeard && Date.now() > this._lookedAt + this._pause) {
+      this._pause = Math.min(LONGEST_PAUSE, this._pause * 2);
+      this.look(this._isLooking);
+    }
+  }
+  /** Have the kernel carry out a command; `doing` says what that is. */
+  command(wish, doing) {
+    const id = `${this._view}.${this._count++}`;
+    this._ears.tell(doing, false);
+    if (!this._send({ id, ...wish })) {
+      this._ears.tell("There is no kernel behind this view.", true);
+      return;
+    }
+    const late = `${doing} This waits for the cell that the kernel runs, or for you to interrupt it.`;
+    this._asked.set(
+      id,
+      window.setTimeout(() => this._ears.tell(late, false), PATIENCE)
+    );
+  }
+  /** Look no more, and let go of everything. */
+  end() {
+    this.look(false);
+    this._isOver = true;
+    this._model.off("msg:custom", this._hear);
+    this._asked.forEach((timer) => window.clearTimeout(timer));
+    this._comm?.close();
+    this._comm = null;
+  }
+  async _connect() {
+    try {
+      const comm = this._model.widget_manager?.kernel?.createComm?.(VIEW_TARGET);
+      if (!comm) {
+        return;
+      }
+      comm.onClose = () => {
+        this._comm = null;
+        if (!this._isOver) {
+          this.look(this._isLooking);
         }
       };
-      return input;
-    });
-    this.total = make('span', 'total');
-    this.nodes = make('ul', 'nodes', [], { 'aria-label': 'Nodes' });
-    this.rest = make('p', 'empty');
-    this.paths = LINES.map(line => makeSvg('path', { class: `skyward-view-line-${line}` }));
-    this.svg = makeSvg('svg', { viewBox: `0 -2 ${WIDTH} ${HEIGHT + 4}`, preserveAspectRatio: 'none', role: 'img' });
-    this.svg.append(...this.paths);
-    this.legend = LINES.map(line => make('b', '', '–'));
-    const captions = LINES.map((line, i) => make('span', `key-${line}`, [`${line} `, this.legend[i]]));
-    this.decisions = make('ul', 'decisions', [], { 'aria-label': 'Decisions, the newest first' });
-    this.still = make('p', 'empty', 'Nothing was decided yet: the pool is as it was opened.');
-    this.told = make('p', 'told', '', { role: 'status', 'aria-live': 'polite' });
-    const scaling = make('span', 'bounds', ['nodes ', this.bounds[0], ' to ', this.bounds[1]]);
-    this.root = make('div', 'root', [
-      make('header', 'header', [this.name, this.state, this.where, scaling, this.stop]),
-      make('div', 'facts', [
-        make('span', 'money', [this.rate, this.spent, this.left]),
-        make('span', 'counts', counted)
-      ]),
-      this.failure,
-      this.question,
-      make('div', 'columns', [
-        make('section', '', [make('h4', '', ['Nodes', this.total]), this.nodes, this.rest]),
-        make('section', '', [
-          make('h4', '', 'Why it scales'),
-          make('figure', 'chart', [this.svg, make('figcaption', '', captions)]),
-          this.decisions,
-          this.still
-        ])
-      ]),
-      this.told
-    ]);
-    this.root.setAttribute('data-lm-suppress-shortcuts', 'true'); // keys typed here are no commands of the notebook
-    this.question.hidden = this.failure.hidden = true;
-  }
-
-  draw() {
-    const pool = this.store.pool;
-    if (!pool) {
-      return;
-    }
-    say(this.name, pool.name);
-    showState(this.state, poolState(pool));
-    const elastic = pool.max > pool.min;
-    const of = elastic ? `${pool.min}–${pool.max}` : `${pool.desired}`;
-    const policy = elastic && pool.policy ? ` · ${pool.policy}` : '';
-    say(this.where, `${pool.active} of ${of} nodes · ${pool.provider}${policy}`);
-    this.counts.forEach(([what, number]) => say(number, pool[what].toLocaleString('en-US')));
-    this.root.dataset.failed = String(pool.failed > 0);
-    say(this.failure, pool.failure);
-    this.failure.hidden = !pool.failure;
-    this.bounds.forEach((input, i) => {
-      if (document.activeElement !== input && input.getRootNode().activeElement !== input) {
-        input.value = i ? pool.max : pool.min;
+      await subshell(comm);
+      comm.open({ view: this._model.get("key") });
+      this._comm = comm;
+      if (this._isOver) {
+        this.end();
+      } else {
+        this.look(this._isLooking);
       }
-      input.disabled = pool.state !== 'ready';
-      input.title = `pool.resize((${pool.min}, ${pool.max}))`;
-    });
-    this.stop.disabled = pool.state === 'stopping' || pool.state === 'closed';
-    this.stop.title = 'Give the machines back: pool.close()';
-    this.drawNodes();
-    this.drawDecisions();
-    this.tick();
-  }
-
-  drawNodes() {
-    const order = node => Number(node.state === 'stopping') * 1e9 + node.rank;
-    const all = this.store.rows('nodes').sort((a, b) => order(a) - order(b) || a.machine - b.machine);
-    say(this.total, all.length.toLocaleString('en-US'));
-    sync(this.nodes, all.slice(0, NODES), node => node.machine, () => this.makeNode(), (row, node) => this.fill(row, node));
-    const more = all.length - NODES;
-    say(this.rest, all.length ? (more > 0 ? `and ${more.toLocaleString('en-US')} more` : '') : 'No nodes; the first task gets one.');
-    this.rest.hidden = all.length > 0 && more <= 0;
-  }
-
-  makeNode() {
-    const bar = make('span', 'bar', make('span', ''), { 'aria-hidden': 'true' });
-    return make('li', 'node', [
-      make('span', 'head', '', { title: 'The head' }),
-      make('span', 'rank'),
-      stateOf(),
-      make('span', 'slots'),
-      bar,
-      make('span', 'used'),
-      make('span', 'machine'),
-      make('span', 'price')
-    ]);
-  }
-
-  fill(row, node) {
-    const [head, rank, state, slots, bar, used, machine, price] = row.children;
-    const gauge = this.store.tables.gauges?.get(`${node.pool}/${node.machine}`);
-    const part = gauge?.gpu ?? gauge?.cpu;
-    const is_up = node.state === 'active' || node.state === 'draining';
-    say(head, node.rank === 0 ? '★' : '');
-    say(rank, `${node.rank}`);
-    showState(state, nodeState(node));
-    say(slots, is_up ? `${node.busy}/${node.slots}` : '');
-    bar.style.visibility = is_up && part != null ? '' : 'hidden';
-    bar.firstChild.style.width = share(part ?? 0);
-    row.asked = is_up ? null : node.asked_at;
-    say(used, is_up ? share(part) : this.age(row));
-    used.title = is_up ? 'GPU, or CPU where there is none' : 'Since it was asked for';
-    say(machine, node.kind);
-    say(price, node.price ? `${money(node.price)}/h` : '');
-    machine.title = [node.kind, node.address, gauge?.memory != null ? `memory ${share(gauge.memory)}` : '']
-      .filter(Boolean)
-      .join('\n');
-  }
-
-  age(row) {
-    return row.asked == null ? '' : duration(Date.now() / 1000 - row.asked);
-  }
-
-  drawDecisions() {
-    const rows = this.store.rows('decisions').sort((a, b) => b.number - a.number).slice(0, DECISIONS);
-    const create = () => make('li', 'decision', [make('time', ''), make('b', ''), make('span', '')]);
-    sync(this.decisions, rows, row => row.number, create, (item, row) => {
-      const [at, change, why] = item.children;
-      const held = row.held_back ? ` (held back: ${row.held_back})` : '';
-      say(at, clock(row.at));
-      say(change, row.before === row.after ? 'steady' : `${row.before} → ${row.after}`);
-      say(why, `${row.reason}${held}${row.times > 1 ? ` ×${row.times}` : ''}`);
-      item.title = `${row.queued} queued, ${row.inflight} running, ${row.capacity} slots · ${row.active} up, ${row.booting} booting, ${row.leaving} leaving · by ${row.by === 'policy' ? row.policy : row.by}`;
-    });
-    this.still.hidden = rows.length > 0;
-  }
-
-  /** What grows with time alone. */
-  tick() {
-    const pool = this.store.pool;
-    if (!pool || !this.isLooking()) {
-      return;
-    }
-    if (!this.isHeard && Date.now() > this.lookedAt + this.pause) {
-      this.pause = Math.min(LONGEST, this.pause * 2);
-      this.look(); // in some front ends the kernel is reached later than the view is there
-    }
-    const now = Date.now() / 1000;
-    const spent = pool.spent + (pool.per_hour * Math.max(0, now - pool.spent_at)) / 3600;
-    say(this.rate, `${money(pool.per_hour)}/h`);
-    say(this.spent, `${money(spent)} spent`);
-    say(this.left, pool.budget == null ? '' : `${money(Math.max(0, pool.budget - spent))} left`);
-    const points = this.store.rows('points');
-    const { top, paths } = stairs(points, now);
-    paths.forEach((d, i) => this.paths[i].setAttribute('d', d));
-    this.svg.setAttribute('aria-label', `Tasks and nodes over time; at most ${top}`);
-    const last = points.at(-1);
-    LINES.forEach((line, i) => say(this.legend[i], last ? last[line].toLocaleString('en-US') : '–'));
-    for (const row of this.nodes.children) {
-      if (row.asked != null) {
-        say(row.children[5], this.age(row));
-      }
+    } catch {
     }
   }
-
-  // What is said to the kernel, and what it says.
-
-  isLooking() {
-    return document.visibilityState !== 'hidden';
-  }
-
-  look() {
-    this.lookedAt = Date.now();
-    this.send({ kind: this.isLooking() ? 'look' : 'leave', page: PAGE });
-  }
-
   /** Whether there is somebody to send it to: in a page without a kernel there is not. */
-  send(message) {
+  _send(message) {
+    const whole2 = { view: this._view, ...message };
     try {
-      this.model.send({ view: this.id, ...message });
+      if (this._comm) {
+        this._comm.send(whole2);
+      } else {
+        this._model.send(whole2);
+      }
       return true;
     } catch {
       return false;
     }
   }
-
-  command(kind, fields, doing) {
-    const id = `${this.id}.${this.asked.size}`;
-    const late = `${doing} This waits for the cell that the kernel runs, or for you to interrupt it.`;
-    say(this.told, doing);
-    this.told.dataset.tone = '';
-    this.asked.set(id, window.setTimeout(() => say(this.told, late), PATIENCE));
-    if (!this.send({ id, kind, pool: this.store.pool.name, ...fields })) {
-      window.clearTimeout(this.asked.get(id));
-      say(this.told, 'There is no kernel behind this view.');
-      this.told.dataset.tone = 'bad';
-    }
-  }
-
-  heard(message) {
-    this.isHeard = true;
-    if (message.kind === 'answer') {
-      if (this.asked.has(message.id)) {
-        window.clearTimeout(this.asked.get(message.id));
-        if (message.state !== 'heard') {
-          say(this.told, message.text);
-          this.told.dataset.tone = message.state === 'refused' ? 'bad' : '';
-        }
+  _hear = (message) => {
+    this._isHeard = true;
+    if (message.kind !== "answer") {
+      this._ears.changed(message);
+    } else if (this._asked.has(message.id)) {
+      window.clearTimeout(this._asked.get(message.id));
+      if (message.state !== "heard") {
+        this._ears.tell(message.text, message.state === "refused");
       }
+    }
+  };
+  _view = Math.random().toString(36).slice(2);
+  _asked = /* @__PURE__ */ new Map();
+  _comm = null;
+  _count = 0;
+  _isHeard = false;
+  _isLooking = false;
+  _isOver = false;
+  _lookedAt = 0;
+  _pause = FIRST_PAUSE;
+};
+
+// src/widget/words.ts
+var WORDS = { __: (text) => text };
+
+// src/widget/rows.ts
+var ASKED = /* @__PURE__ */ new WeakMap();
+function makeState() {
+  const icon = make("span", "", "", { "aria-hidden": "true" });
+  return make("span", "state", [icon, make("span")]);
+}
+function showState(element, look) {
+  element.dataset.tone = look.tone;
+  say(element.firstChild, look.icon);
+  say(element.lastChild, look.word);
+}
+function makeNode() {
+  return make("li", "node", [
+    make("span", "head", "", { title: "The head" }),
+    make("span", "rank"),
+    makeState(),
+    make("span", "slots"),
+    make("span", "bar", make("span"), { "aria-hidden": "true" }),
+    make("span", "used"),
+    make("span", "machine"),
+    make("span", "price")
+  ]);
+}
+function showNode(row, node, gauge) {
+  const [head, rank, state, slots, bar, used, machine, price] = [
+    ...row.children
+  ];
+  const part = gauge?.gpu ?? gauge?.cpu;
+  const isUp = node.state === "active" || node.state === "draining";
+  const isKnown = part !== null && part !== void 0;
+  say(head, node.rank === 0 ? "★" : "");
+  say(rank, `${node.rank}`);
+  showState(state, nodeState(node, WORDS));
+  say(slots, isUp ? `${node.busy}/${node.slots}` : "");
+  bar.style.visibility = isUp && isKnown ? "" : "hidden";
+  bar.firstChild.style.width = share(part ?? 0);
+  if (isUp || node.asked_at === null) {
+    ASKED.delete(row);
+    say(used, isUp && isKnown ? share(part) : "");
+  } else {
+    ASKED.set(row, node.asked_at);
+    showAge(row, Date.now() / 1e3);
+  }
+  used.title = isUp ? "GPU, or CPU where there is none" : "Since it was asked for";
+  say(machine, node.kind);
+  say(price, node.price ? `${money(node.price)}/h` : "");
+  const memory = gauge?.memory ?? null;
+  machine.title = [node.kind, node.address, memory === null ? "" : `memory ${share(memory)}`].filter(Boolean).join("\n");
+}
+function showAge(row, now) {
+  const asked = ASKED.get(row);
+  if (asked !== void 0) {
+    say(row.children[5], duration(now - asked));
+  }
+}
+function makeDecision() {
+  return make("li", "decision", [make("time"), make("b"), make("span")]);
+}
+function showDecision(item, row) {
+  const [at, change, why] = [...item.children];
+  const held = row.held_back ? ` (held back: ${row.held_back})` : "";
+  const times = row.times > 1 ? ` ×${row.times}` : "";
+  say(at, clock(row.at));
+  say(change, row.before === row.after ? "steady" : `${row.before} → ${row.after}`);
+  say(why, `${row.reason}${held}${times}`);
+  item.title = [
+    `${row.queued} queued, ${row.inflight} running, ${row.capacity} slots`,
+    `${row.active} up, ${row.booting} booting, ${row.leaving} leaving`,
+    `by ${row.by === "policy" ? row.policy : row.by}`
+  ].join(" · ");
+}
+
+// src/widget/view.ts
+var WIDTH = 300;
+var HEIGHT = 56;
+var NODES = 60;
+var DECISIONS = 30;
+var COUNTS = ["running", "queued", "done", "failed"];
+var PoolView = class {
+  constructor(model, el) {
+    const tables = model.get("first");
+    this._store.take({ kind: "snapshot", tables });
+    this._build();
+    el.append(this._root);
+    this._kernel = new KernelWay(model, {
+      changed: (message) => {
+        this._store.take(message);
+        this._draw();
+      },
+      tell: (text, isBad) => {
+        say(this._told, text);
+        this._told.dataset.tone = isBad ? "bad" : "";
+      }
+    });
+    document.addEventListener("visibilitychange", this._seen);
+    window.addEventListener("pagehide", this._gone);
+    this._timer = window.setInterval(() => this._tick(), 1e3);
+    this._draw();
+    this._seen();
+  }
+  /** Take it away. */
+  end() {
+    this._kernel.end();
+    document.removeEventListener("visibilitychange", this._seen);
+    window.removeEventListener("pagehide", this._gone);
+    window.clearInterval(this._timer);
+    this._root.remove();
+  }
+  get _pool() {
+    return this._store.rows.pools.values().next().value;
+  }
+  _build() {
+    this._stop.onclick = () => this._askToStop();
+    this._svg.append(...this._paths);
+    const counted = COUNTS.map(
+      (what, i) => make("span", `count-${what}`, [this._counts[i], ` ${what}`])
+    );
+    const captions = LINES.map(
+      (line, i) => make("span", `key-${line}`, [`${line} `, this._legend[i]])
+    );
+    const bounds = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
+    const figure = make("figure", "chart", [this._svg, make("figcaption", "", captions)]);
+    this._root.append(
+      make("header", "header", [this._name, this._state, this._where, bounds, this._stop]),
+      make("div", "facts", [
+        make("span", "money", [this._rate, this._spent, this._left]),
+        make("span", "counts", counted)
+      ]),
+      this._failure,
+      this._question,
+      make("div", "columns", [
+        make("section", "", [make("h4", "", ["Nodes", this._total]), this._nodes, this._rest]),
+        make("section", "", [make("h4", "", "Why it scales"), figure, this._decisions, this._still])
+      ]),
+      this._told
+    );
+    this._question.hidden = this._failure.hidden = true;
+  }
+  /** One of the two bounds; `given` is what it is now. */
+  _bound(label, min, given) {
+    const input = make("input", "number", "", { type: "number", min, "aria-label": label });
+    input.onchange = () => this._scale();
+    input.onkeydown = (event) => {
+      if (event.key === "Enter" || event.key === "Escape") {
+        if (event.key === "Escape" && this._pool) {
+          input.value = String(given(this._pool));
+        }
+        input.blur();
+        event.preventDefault();
+      }
+    };
+    return input;
+  }
+  _draw() {
+    const pool = this._pool;
+    if (!pool) {
       return;
     }
-    this.store.take(message);
-    this.draw();
+    say(this._name, pool.name);
+    showState(this._state, poolState(pool, WORDS));
+    const elastic = pool.max > pool.min;
+    const of = elastic ? `${whole(pool.min)}–${whole(pool.max)}` : whole(pool.desired);
+    const policy = elastic && pool.policy ? ` · ${pool.policy}` : "";
+    say(this._where, `${whole(pool.active)} of ${of} nodes · ${pool.provider}${policy}`);
+    COUNTS.forEach((what, i) => say(this._counts[i], whole(pool[what])));
+    this._root.dataset.failed = String(pool.failed > 0);
+    say(this._failure, pool.failure);
+    this._failure.hidden = !pool.failure;
+    for (const [input, value] of [[this._least, pool.min], [this._most, pool.max]]) {
+      if (input.getRootNode().activeElement !== input) {
+        input.value = String(value);
+      }
+      input.disabled = pool.state !== "ready";
+      input.title = `pool.resize((${pool.min}, ${pool.max}))`;
+    }
+    this._stop.disabled = pool.state === "stopping" || pool.state === "closed";
+    this._drawNodes();
+    this._drawDecisions();
+    this._tick();
   }
-
-  scale() {
-    const pool = this.store.pool;
-    const [min, max] = this.bounds.map(input => Math.max(0, Math.round(input.valueAsNumber)));
-    if (Number.isNaN(min + max) || (min === pool.min && max === pool.max)) {
-      this.draw();
+  _drawNodes() {
+    const { nodes, gauges } = this._store.rows;
+    const all = nodesInOrder([...nodes.values()]);
+    const more = all.length - NODES;
+    say(this._total, whole(all.length));
+    sync(
+      this._nodes,
+      all.slice(0, NODES),
+      (node) => node.machine,
+      makeNode,
+      (row, node) => showNode(row, node, gauges.get(`${node.pool}/${node.machine}`))
+    );
+    say(this._rest, all.length ? `and ${whole(more)} more` : "No nodes; the first task gets one.");
+    this._rest.hidden = all.length > 0 && more <= 0;
+  }
+  _drawDecisions() {
+    const rows = decisionsInOrder([...this._store.rows.decisions.values()]);
+    sync(this._decisions, rows.slice(0, DECISIONS), (row) => row.number, makeDecision, showDecision);
+    this._still.hidden = rows.length > 0;
+  }
+  /** What grows with time alone. */
+  _tick() {
+    const pool = this._pool;
+    if (!pool || document.visibilityState === "hidden") {
+      return;
+    }
+    this._kernel.tick();
+    const now = Date.now() / 1e3;
+    const spent = spentBy(now, pool);
+    say(this._rate, `${money(pool.per_hour)}/h`);
+    say(this._spent, `${money(spent)} spent`);
+    say(this._left, pool.budget === null ? "" : `${money(Math.max(0, pool.budget - spent))} left`);
+    const points = [...this._store.rows.points.values()];
+    const { lines, top } = chart(points, now, WIDTH, HEIGHT);
+    const last = points.at(-1);
+    LINES.forEach((line, i) => {
+      this._paths[i].setAttribute("d", lines[line]);
+      say(this._legend[i], last ? whole(last[line]) : "–");
+    });
+    this._svg.setAttribute("aria-label", `Tasks and nodes over time; at most ${top}`);
+    for (const row of this._nodes.children) {
+      showAge(row, now);
+    }
+  }
+  _scale() {
+    const pool = this._pool;
+    const [min, max] = [this._least, this._most].map((input) => Math.max(0, Math.round(input.valueAsNumber)));
+    if (!pool || Number.isNaN(min + max) || min === pool.min && max === pool.max) {
+      this._draw();
       return;
     }
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    this.command('scale', { min: least, max: most }, `Scaling to ${least} to ${most} nodes.`);
+    const wish = { kind: "scale", pool: pool.name, min: least, max: most };
+    this._kernel.command(wish, `Scaling to ${least} to ${most} nodes.`);
   }
-
-  askToStop() {
-    const { running, queued } = this.store.pool;
-    if (running + queued === 0) {
-      this.command('stop-pool', {}, 'Giving the machines back.');
+  _askToStop() {
+    const pool = this._pool;
+    if (!pool) {
       return;
     }
-    const yes = make('button', 'button', 'Stop', { type: 'button' });
-    const no = make('button', 'button', 'Keep', { type: 'button' });
-    const close = () => (this.question.hidden = true);
+    const wish = { kind: "stop-pool", pool: pool.name };
+    const left = pool.running + pool.queued;
+    if (left === 0) {
+      this._kernel.command(wish, "Giving the machines back.");
+      return;
+    }
+    const yes = make("button", "button", "Stop", { type: "button" });
+    const no = make("button", "button", "Keep", { type: "button" });
+    const close = () => {
+      this._question.hidden = true;
+    };
     no.onclick = close;
     yes.onclick = () => {
       close();
-      this.command('stop-pool', {}, 'Stopping the tasks, and giving the machines back.');
+      this._kernel.command(wish, "Stopping the tasks, and giving the machines back.");
     };
-    this.question.onkeydown = event => event.key === 'Escape' && close();
-    const tasks = running + queued === 1 ? '1 task' : `${running + queued} tasks`;
-    this.question.replaceChildren(`The work of ${tasks} that did not end is lost.`, yes, no);
-    this.question.hidden = false;
+    this._question.onkeydown = (event) => event.key === "Escape" && close();
+    const tasks = left === 1 ? "1 task" : `${whole(left)} tasks`;
+    this._question.replaceChildren(`The work of ${tasks} that did not end is lost.`, yes, no);
+    this._question.hidden = false;
     no.focus();
   }
+  _seen = () => this._kernel.look(document.visibilityState !== "hidden");
+  _gone = () => this._kernel.look(false);
+  _store = new Store();
+  _kernel;
+  _timer;
+  // Keys that are typed here are no commands of the notebook.
+  _root = make("div", "root", [], { "data-lm-suppress-shortcuts": "true" });
+  _name = make("b", "name");
+  _state = makeState();
+  _where = make("span", "where");
+  _least = this._bound("Fewest nodes", "0", (pool) => pool.min);
+  _most = this._bound("Most nodes", "1", (pool) => pool.max);
+  _stop = make("button", "button", "Stop", {
+    type: "button",
+    title: "Give the machines back: pool.close()"
+  });
+  _rate = make("span");
+  _spent = make("span");
+  _left = make("span");
+  _counts = COUNTS.map(() => make("b", "", "0"));
+  _failure = make("p", "failure");
+  _question = make("p", "question");
+  _total = make("span", "total");
+  _nodes = make("ul", "nodes", [], { "aria-label": "Nodes" });
+  _rest = make("p", "empty");
+  _paths = LINES.map((line) => makeSvg("path", { class: `skyward-view-line-${line}` }));
+  _svg = makeSvg("svg", {
+    viewBox: `0 -2 ${WIDTH} ${HEIGHT + 4}`,
+    preserveAspectRatio: "none",
+    role: "img"
+  });
+  _legend = LINES.map(() => make("b", "", "–"));
+  _decisions = make("ul", "decisions", [], { "aria-label": "Decisions, the newest first" });
+  _still = make("p", "empty", "Nothing was decided yet: the pool is as it was opened.");
+  _told = make("p", "told", "", { role: "status", "aria-live": "polite" });
+};
 
-  end() {
-    this.send({ kind: 'leave' });
-    this.model.off('msg:custom', this.hear);
-    document.removeEventListener('visibilitychange', this.seen);
-    window.removeEventListener('pagehide', this.gone);
-    window.clearInterval(this.timer);
-    this.asked.forEach(timer => window.clearTimeout(timer));
-    this.root.remove();
-  }
-}
-
-export default {
+// src/widget/index.ts
+var index_default = {
   render({ model, el }) {
-    const view = new View(model, el);
+    const view = new PoolView(model, el);
     return () => view.end();
   }
+};
+export {
+  index_default as default
 };

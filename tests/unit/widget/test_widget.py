@@ -9,9 +9,11 @@ import pytest
 from ipywidgets.widgets import widget as ipywidgets  # type: ignore[import-untyped]
 
 from skyward.shown import Shown
+from skyward.specs import Nodes
 from skyward_jupyter import view
 from skyward_jupyter.view import widget as widgets
 from skyward_jupyter.view.widget import PoolWidget
+from skyward_kernel.protocol import VIEW_TARGET
 from tests.unit.panel.conftest import FakePool, wait_for
 from tests.unit.widget.test_live import watching
 
@@ -42,6 +44,10 @@ class Notebook:
         self.displayed: list[dict[str, Any]] = []
         self.updates: list[dict[str, Any]] = []
         self.after: list[Callable[..., object]] = []
+        self.targets: dict[str, Callable[[Any, dict[str, Any]], object]] = {}
+
+    def register_target(self, name: str, opened: Callable[[Any, dict[str, Any]], object]) -> None:
+        self.targets[name] = opened
 
     def display(self, data: dict[str, Any], **_: object) -> "Notebook":
         self.displayed.append(data)
@@ -131,6 +137,42 @@ def test_front_ends_that_never_look(notebook: Notebook, pool: ShownPool, monkeyp
     assert watching()
     notebook.end_cell()
     wait_for(lambda: not watching(), "the end of looking")
+
+
+class Comm:
+    """The kernel's end of a comm that a view has opened."""
+
+    is_closed = False
+
+    def __init__(self) -> None:
+        self.hear: Callable[[dict[str, Any]], object] = lambda _: None
+
+    def on_msg(self, hear: Callable[[dict[str, Any]], object]) -> None:
+        self.hear = hear
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_view_with_a_comm_of_its_own(notebook: Notebook, pool: ShownPool) -> None:
+    pool._ipython_display_()
+    opened, ours = notebook.targets[VIEW_TARGET], Comm()
+    opened(ours, {"content": {"data": {"view": the_widget().key}}})
+    ours.hear({"content": {"data": {"kind": "scale", "id": "x", "pool": "p", "min": 1, "max": 7}}})
+    wait_for(lambda: pool.done, "the command")
+    assert pool.done == [Nodes(1, 7)]
+    nonsense: list[object] = [{"kind": "look"}, {"view": 7, "kind": "look"}, None, [], "x"]
+    for broken in nonsense:
+        ours.hear({"content": {"data": broken}})
+    assert not ours.is_closed
+
+
+@pytest.mark.parametrize("data", [{"view": "of a widget that is gone"}, {"view": None}, {}, [], None])
+def test_a_comm_for_no_widget_is_closed(notebook: Notebook, pool: ShownPool, data: object) -> None:
+    pool._ipython_display_()
+    theirs = Comm()
+    notebook.targets[VIEW_TARGET](theirs, {"content": {"data": data}})
+    assert theirs.is_closed
 
 
 def test_stopping_from_the_widget(notebook: Notebook, pool: ShownPool) -> None:
