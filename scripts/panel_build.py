@@ -48,17 +48,8 @@ def main() -> int:
     for leftover in (FOLDER / "dist" / "schemas").rglob("*.orig"):
         leftover.unlink()
     NOTE.write_text(f"{digest()}\n")
-    _show()
-    return 0
-
-
-def _show() -> None:
-    """Have the JupyterLab of this environment show what was built: an editable install has copied what there was."""
-    installed = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "skyward-panel"
-    if installed.is_dir():
-        shutil.rmtree(installed)
-        shutil.copytree(FOLDER / "dist", installed)
-        shutil.copy(FOLDER / "install.json", installed)
+    # The JupyterLab of this environment shows what was built from now on.
+    return subprocess.run(["sh", "scripts/setup.sh"], cwd=FOLDER.parent, check=False).returncode
 
 
 def _read(path: Path) -> str:

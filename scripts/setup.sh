@@ -66,8 +66,19 @@ if [ -n "$find_only" ]; then
   exit 0
 fi
 
+# The panel is the one thing that an editable install copies: have it be as it is in the repository by now. Where
+# `jupyter-builder develop` has put a link to it, it is.
+panel=$venv/share/jupyter/labextensions/skyward-panel
+renew_panel() {
+  [ -d "$panel" ] && ! diff -r -x install.json labextension/dist "$panel" >/dev/null || return 0
+  rm -rf "$panel"
+  cp -R labextension/dist "$panel"
+  cp labextension/install.json "$panel"
+}
+
 made_from="$here $(cat "$lock" pyproject.toml scripts/setup.sh | cksum)"
 if [ "$(cat "$venv/.made-from" 2>/dev/null)" = "$made_from" ] && "$venv/bin/python" -c '' 2>/dev/null; then
+  renew_panel
   exit 0
 fi
 
@@ -118,6 +129,8 @@ rm -f "$venv/.made-from"
 "$uv" venv --quiet --allow-existing --python "$python" "$venv" || fail "the virtual environment $venv could not be made with $python."
 "$uv" pip sync --quiet --require-hashes --python "$venv/bin/python" "$lock" ||
   fail "the packages of $lock could not be installed: see above, and see that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE count)."
+[ ! -L "$panel" ] || rm "$panel" # or what was built would be removed as part of the former install
 "$uv" pip install --quiet --no-deps --no-build-isolation --python "$venv/bin/python" --editable . ||
   fail "the project itself could not be installed: see above."
+renew_panel # without what is left of a former one
 printf '%s\n' "$made_from" >"$venv/.made-from"

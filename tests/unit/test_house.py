@@ -1,6 +1,9 @@
 """What is true of the files of the repository: their length, their addresses, and what installing them gives."""
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points, metadata
 from pathlib import Path
@@ -58,3 +61,22 @@ def test_what_is_installed() -> None:
     assert metadata("skyward-jupyter")["License-Expression"] == "MIT"
     (local,) = entry_points(group="skyward.providers", name="local")
     assert local.load()().name == "local"
+
+
+def test_the_panel_of_an_editable_install_is_renewed(tmp_path: Path) -> None:
+    """It is a copy, so it would be the one of the first `make` until the lock changes."""
+    for name in ("scripts/setup.sh", "pyproject.toml", "requirements.lock", "labextension/install.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    built, installed = tmp_path / "labextension/dist", tmp_path / ".venv/share/jupyter/labextensions/skyward-panel"
+    for folder, entry in ((built, "new.js"), (installed, "old.js")):
+        (folder / "static").mkdir(parents=True)
+        (folder / "static" / entry).touch()
+    (tmp_path / ".venv/bin").mkdir()
+    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
+    stamp = 'echo "$(pwd) $(cat requirements.lock pyproject.toml scripts/setup.sh | cksum)" >.venv/.made-from'
+    subprocess.run(["sh", "-c", stamp], cwd=tmp_path, check=True)
+    for _ in range(2):
+        subprocess.run(["sh", "scripts/setup.sh"], cwd=tmp_path, check=True, timeout=30)
+        there = sorted(path.relative_to(installed).as_posix() for path in installed.rglob("*") if path.is_file())
+        assert there == ["install.json", "static/new.js"]
