@@ -2,7 +2,7 @@
 
     [cells]                    what holds for every %%sky cell: pool, timeout, footer, ...
     [defaults]                 what every pool of cells has, unless its own table says otherwise
-    [pools.NAME]               the pool of that name: the fields of `sky.Compute`, with `image` and `worker` as tables
+    [pools.NAME]               that pool: the fields of `sky.Compute`, with `image`, `worker` and `groups` as tables
     [providers.NAME]           settings of a provider, whose `type` says of which; a pool names it as its `provider`
 
 The files are read when something is opened or run, so an edit counts from the next cell on.

@@ -27,12 +27,12 @@ class File:
     text: str
     tables: Mapping[str, Any]
 
-    def where(self, key: Sequence[str]) -> str:
+    def where(self, key: Sequence[str | int]) -> str:
         """Where a key stands, for people: `skyward.toml:7`, with as much of the path as it takes to find it."""
         line = self.line(key)
         return f"{_short(self.path)}{'' if line is None else f':{line}'}"
 
-    def line(self, key: Sequence[str]) -> int | None:
+    def line(self, key: Sequence[str | int]) -> int | None:
         """The line on which a key begins; None where it is not in the file.
 
         TOML itself says where each statement ends: the text up to there is TOML, and has the key for the first time.
@@ -52,11 +52,13 @@ class File:
         return None
 
 
-def _has(tables: object, key: Sequence[str]) -> bool:
+def _has(tables: object, key: Sequence[str | int]) -> bool:
+    found: Any = tables
     for part in key:
-        if not isinstance(tables, Mapping) or part not in tables:
+        there = range(len(found)) if isinstance(found, list) else found if isinstance(found, Mapping) else ()
+        if part not in there:
             return False
-        tables = tables[part]
+        found = found[part]
     return True
 
 

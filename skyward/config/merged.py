@@ -1,14 +1,16 @@
 """The files as one: which value counts for each key, and where it stands."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from skyward.config.files import File, find_files
 from skyward.config.providers import make_provider
-from skyward.config.values import PROVIDER, read_field, unknown_field
+from skyward.config.values import GROUPS, PROVIDER, is_of_nodes, read_field, unknown_field
 from skyward.errors import SpecError
+from skyward.specs import Spec, resolve_groups
+from skyward.specs.paths import compute_fields
 from skyward.values import closest
 
 __all__ = ["Config", "Found", "load"]
@@ -25,12 +27,12 @@ class Found:
     Attributes:
         value: as it was written, or, of a pool, as `sky.Compute` takes it.
         file: the file that it is in.
-        key: the tables that lead to it, and its name.
+        key: the tables that lead to it, and its name; a number for a table of a list.
     """
 
     value: Any
     file: File
-    key: tuple[str, ...]
+    key: tuple[str | int, ...]
 
     @property
     def where(self) -> str:
@@ -39,7 +41,12 @@ class Found:
 
     def wrong(self, why: str) -> SpecError:
         """The error that the value is wrong."""
-        return SpecError(f"{self.where}, {'.'.join(self.key)}: {why}")
+        return SpecError(f"{self.where}, {self.name}: {why}")
+
+    @property
+    def name(self) -> str:
+        """The key as people write it: `pools.train.groups.gpu[1].vcpus`."""
+        return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)[1:]
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,28 @@ class Config:
         for above in (("defaults",), ("pools", name)):
             for file in self.files:
                 leaves |= dict(_fields(_get(file, *above)))
-        return {path: self._checked(path, leaf) for path, leaf in leaves.items()}
+        groups = leaves.pop(GROUPS, None)
+        found = {path: self._checked(path, leaf) for path, leaf in leaves.items()}
+        return found if groups is None else self._grouped(groups, found)
+
+    def _grouped(self, groups: Found, pool: Mapping[str, Found]) -> dict[str, Found]:
+        """A pool of several groups: what it says of nodes is so for each group that does not say otherwise."""
+        above = {path: found.value for path, found in pool.items() if is_of_nodes(path)}
+
+        def spec(table: Found) -> Spec:
+            own = {path: self._checked(path, leaf).value for path, leaf in _fields(table, of_group=True)}
+            try:
+                return Spec(**compute_fields({**above, **own}))
+            except SpecError as error:
+                raise table.wrong(str(error)) from None
+
+        value = {name: [spec(table) for table in _each(group)] for name, group in _below(groups)}
+        try:
+            resolve_groups((), None, {GROUPS: value})
+        except SpecError as error:
+            raise groups.wrong(str(error)) from None
+        rest = {path: found for path, found in pool.items() if not is_of_nodes(path)}
+        return {**rest, GROUPS: replace(groups, value=value)}
 
     def _checked(self, path: str, leaf: Found) -> Found:
         if path == PROVIDER and leaf.value in self._provider_names():
@@ -130,7 +158,7 @@ def _get(file: File, *key: str) -> Found:
 
 def _table(found: Found) -> Mapping[str, Any]:
     if not isinstance(found.value, Mapping):
-        raise found.wrong(f"it must be a table, with `[{'.'.join(found.key)}]` above its keys.")
+        raise found.wrong(f"it must be a table, with `[{found.name}]` above its keys.")
     return found.value
 
 
@@ -139,17 +167,26 @@ def _below(found: Found) -> Iterator[tuple[str, Found]]:
         yield name, Found(value, found.file, (*found.key, name))
 
 
-def _fields(table: Found) -> Iterator[tuple[str, Found]]:
-    """The fields of a pool, those of `image` and `worker` one by one."""
+def _each(found: Found) -> Iterator[Found]:
+    """The tables of a list of tables, or the one table."""
+    if not isinstance(found.value, list):
+        yield found
+        return
+    for position, value in enumerate(found.value):
+        yield Found(value, found.file, (*found.key, position))
+
+
+def _fields(table: Found, *, of_group: bool = False) -> Iterator[tuple[str, Found]]:
+    """The fields of a pool or a group, those of `image` and `worker` one by one."""
     for name, found in _below(table):
         if name in _NESTED:
             for inner, leaf in _below(found):
-                yield _known(f"{name}.{inner}", leaf)
+                yield _known(f"{name}.{inner}", leaf, of_group)
         else:
-            yield _known(name, found)
+            yield _known(name, found, of_group)
 
 
-def _known(path: str, leaf: Found) -> tuple[str, Found]:
-    if why := unknown_field(path):
+def _known(path: str, leaf: Found, of_group: bool) -> tuple[str, Found]:
+    if why := unknown_field(path, of_group=of_group):
         raise leaf.wrong(why)
     return path, leaf

@@ -10,12 +10,16 @@ from skyward.provider import find_provider
 from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
 from skyward.values import closest
 
-__all__ = ["PROVIDER", "read_field", "unknown_field"]
+__all__ = ["GROUPS", "PROVIDER", "is_of_nodes", "read_field", "unknown_field"]
 
 PROVIDER: Final = "provider"
+GROUPS: Final = "groups"
 
-_IN_CODE_ONLY = frozenset({"plugins", "image.metrics", "_given", "image", "worker"})
-"""Fields whose values a file cannot hold."""
+_NOT_YET: Final = {
+    "plugins": "there are no plugins yet; take it out of the file.",
+    "image.metrics": "there is no choice of metrics yet; `metrics_interval` says how often nodes are measured.",
+}
+"""Fields that have no effect as yet, and what is said of them."""
 
 _OWNERS: Mapping[str, type[Any]] = {
     **{field.name: Spec for field in fields(Spec)},
@@ -25,7 +29,7 @@ _OWNERS: Mapping[str, type[Any]] = {
 }
 """By its path, the value that a field is part of."""
 
-_KNOWN = frozenset(_OWNERS) - _IN_CODE_ONLY
+_KNOWN = frozenset({*_OWNERS, GROUPS}) - {"_given", "image", "worker", *_NOT_YET}
 
 _MEANT = {
     "gpu": "accelerator",
@@ -43,15 +47,24 @@ _MEANT = {
 """What the options of `%%sky` are called here, where that is another name."""
 
 
-def unknown_field(path: str) -> str:
+def is_of_nodes(path: str) -> bool:
+    """Whether a field says what nodes are like, so that it can be another one for each group; not how the pool acts."""
+    return path in _KNOWN and _OWNERS.get(path, Options) is not Options
+
+
+def unknown_field(path: str, *, of_group: bool = False) -> str:
     """What is wrong with the name of a field, and which is meant; empty where there is one of that name."""
-    if path in _KNOWN:
+    known = frozenset(filter(is_of_nodes, _KNOWN)) if of_group else _KNOWN
+    if path in known:
         return ""
-    if path in _IN_CODE_ONLY:
-        return "it can be given in code only; take it out of the file."
+    if path in _NOT_YET:
+        return _NOT_YET[path]
+    if path in _KNOWN:
+        return "it is of the pool as a whole; write it above its groups."
     name = path.replace("-", "_")
     meant = _MEANT.get(name.rpartition(".")[2], name)
-    return "a pool has no such field; " + (f"did you mean {meant!r}?" if meant in _KNOWN else closest(path, _KNOWN))
+    whose = "group" if of_group else "pool"
+    return f"a {whose} has no such field; " + (f"did you mean {meant!r}?" if meant in known else closest(path, known))
 
 
 def read_field(path: str, raw: Any, folder: Path) -> Any:

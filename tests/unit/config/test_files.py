@@ -125,7 +125,7 @@ def test_a_pool_of_the_library_is_what_its_table_says(project: Write) -> None:
         ),
         ("[pools.x]\npip = []", "skyward.toml:2, pools.x.pip: a pool has no such field; did you mean 'image.pip'?"),
         ("[pools.x]\nnode = 3", "skyward.toml:2, pools.x.node: a pool has no such field; did you mean 'nodes'?"),
-        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: it can be given in code only; take it out of "),
+        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: there are no plugins yet; take it out of "),
         ("[pool.x]\nnodes = 3", "skyward.toml:1, pool: there is no such table; did you mean 'pools'?"),
         ("pools = 3", "skyward.toml:1, pools: it must be a table, with `[pools]` above its keys."),
         ("[pools]\nx = 3", "skyward.toml:2, pools.x: it must be a table, with `[pools.x]` above its keys."),
