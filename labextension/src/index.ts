@@ -125,7 +125,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       insertRecovered: pool => insertCell(tracker, recovered(pool.name)),
       openLog: (pool, node) => {
         if (model.link) {
-          openStartLog(app, model.link, pool, node, trans);
+          openStartLog(app, model.link, pool, node, trans, labShell ? 'main' : 'down');
         }
       },
       openTerminal: labShell && app.serviceManager.terminals.isAvailable()

@@ -10,16 +10,20 @@ import { Words } from './model/panel';
 /** Milliseconds between looks at a start that goes on. */
 const PAUSE = 1000;
 
-/** Show all that a node has said while it started, in a tab of its own; the one there is, if it is open. */
+/**
+ * Show all that a node has said while it started, in a tab of its own; the one there is, if it is open. `area` is where
+ * tabs can be: the main one of Notebook 7 has room for the notebook only.
+ */
 export function openStartLog(
   app: JupyterFrontEnd,
   link: KernelLink,
   pool: string,
   node: number,
-  trans: Words
+  trans: Words,
+  area: 'main' | 'down'
 ): void {
   const id = `skyward-log-${link.kernel.id}-${pool}-${node}`;
-  const there = [...app.shell.widgets('main')].find(each => each.id === id) as MainAreaWidget<StartLog> | undefined;
+  const there = [...app.shell.widgets(area)].find(each => each.id === id) as MainAreaWidget<StartLog> | undefined;
   if (there) {
     there.content.look();
   } else {
@@ -28,7 +32,7 @@ export function openStartLog(
     main.title.label = trans.__('node %1 of %2', node, pool);
     main.title.caption = equivalent({ kind: 'ask-start-log', pool, node });
     main.title.icon = icon;
-    app.shell.add(main, 'main');
+    app.shell.add(main, area);
   }
   app.shell.activateById(id);
 }

@@ -182,7 +182,8 @@ def test_the_example_of_the_documentation_works(project: Write) -> None:
     text = (Path(__file__).parents[3] / "docs" / "cells.md").read_text()
     project(text.partition("```toml\n")[2].partition("```")[0])
     config = load()
-    assert config.pools == ("train",)
+    assert config.pools == ("train", "mixed")
+    assert [len(specs) for specs in Compute(name="mixed").groups.values()] == [1, 2]
     pool = Compute(name="train")
     assert (pool.spec.nodes, pool.spec.image.pip) == (Nodes(2, 16), ("torch",))
     assert all(each.source != "default" for each in settings_from(dict.fromkeys(NAMES), (), config).values())
