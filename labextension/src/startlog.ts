@@ -31,7 +31,7 @@ export function openStartLog(
     main.id = id;
     main.title.label = trans.__('node %1 of %2', node, pool);
     main.title.caption = equivalent({ kind: 'ask-start-log', pool, node });
-    main.title.icon = icon;
+    main.title.icon = area === 'main' ? icon : undefined;
     app.shell.add(main, area);
   }
   app.shell.activateById(id);
