@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from skyward.errors import JournalError
+
 __all__ = ["start_reaping"]
 
 EVERY = 300.0
@@ -23,6 +25,8 @@ async def _reap_again_and_again(every: float) -> None:
     while True:
         try:
             await asyncio.to_thread(_reap_due)
+        except JournalError as error:  # which says what to do
+            _logger.warning("Pools that were left behind could not be looked for. %s", error)
         except Exception:  # the next look may find what this one could not
             _logger.exception("pools that were left behind could not be reaped")
         await asyncio.sleep(every)
