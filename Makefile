@@ -3,8 +3,8 @@
 .PHONY: help setup demo lab test check unit local machines containers ui panel notebooks oldest bench lock clean
 
 BIN := .venv/bin
-# Two files of tests at a time, those that take longest first. A file stays with one process: its tests share pools.
-AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+# Two files of tests at a time, those that take longest first; tests/conftest.py says what stays together.
+AT_ONCE := -n 2 --dist loadgroup --no-loadscope-reorder
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18

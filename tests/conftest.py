@@ -17,6 +17,9 @@ _TIERS = Path(__file__).parent
 _PATIENCE = 5.0
 """Seconds that what a test started has for going away, once the test is over."""
 
+_NETWORKS = frozenset({"containers", "machines", "ui"})
+"""Tiers of which one test runs at a time: a browser gives up what it loads when a network comes or goes."""
+
 _STAYS = (
     "skyward-loop",  # the library's one loop, a daemon for the life of the process
     "skyward-io",  # that loop's executor: a bounded number of threads, which live as long as it does
@@ -39,12 +42,11 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The folder that a test is in is its tier."""
+    """The folder that a test is in is its tier. Of several processes that share the tests, one gets those of a file."""
     for item in items:
-        if item.path.is_relative_to(_TIERS):
-            item.add_marker(item.path.relative_to(_TIERS).parts[0])
-        else:
-            item.add_marker("notebooks")
+        tier = item.path.relative_to(_TIERS).parts[0] if item.path.is_relative_to(_TIERS) else "notebooks"
+        item.add_marker(tier)
+        item.add_marker(pytest.mark.xdist_group("networks" if tier in _NETWORKS else str(item.path)))
 
 
 @dataclass(frozen=True, slots=True)
