@@ -253,6 +253,8 @@ def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path
     (server[1] / "skyward.toml").write_text(SETTINGS)
     (server[1] / "failing").mkdir()
     (server[1] / "failing" / "sitecustomize.py").write_text(FAILING)
+    # What is usual is to be what these starts took, and not those of other tests.
+    lab.run(f"import os\nos.environ['SKYWARD_DATA_DIR'] = {str(server[1] / 'dim')!r}")
     lab.run(f"%load_ext skyward\n%sky up dim --env PYTHONPATH={server[1] / 'failing'}")
     lab.pool("dim").get_by_text("ready").wait_for()
     lab.run("%%sky --on all --pool dim\nprint('hello')\n1")
