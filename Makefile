@@ -4,7 +4,7 @@
 
 BIN := .venv/bin
 # Two files of tests at a time, those that take longest first; tests/conftest.py says what stays together.
-AT_ONCE := -n 2 --dist loadgroup --no-loadscope-reorder
+AT_ONCE := -n 2 --no-loadscope-reorder
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18

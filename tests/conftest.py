@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 _TIERS = Path(__file__).parent
 _PATIENCE = 5.0
@@ -42,11 +44,24 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The folder that a test is in is its tier. Of several processes that share the tests, one gets those of a file."""
+    """The folder that a test is in is its tier."""
     for item in items:
-        tier = item.path.relative_to(_TIERS).parts[0] if item.path.is_relative_to(_TIERS) else "notebooks"
-        item.add_marker(tier)
-        item.add_marker(pytest.mark.xdist_group("networks" if tier in _NETWORKS else str(item.path)))
+        if item.path.is_relative_to(_TIERS):
+            item.add_marker(item.path.relative_to(_TIERS).parts[0])
+        else:
+            item.add_marker("notebooks")
+
+
+class _Together(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Gives the tests of a file to one of the processes that share the work, and those that make networks too."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "networks" if any(f"tests/{tier}/" in file for tier in _NETWORKS) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Together:
+    return _Together(config, log)
 
 
 @dataclass(frozen=True, slots=True)

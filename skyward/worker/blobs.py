@@ -104,7 +104,8 @@ class BlobStore:
     def sizes(self) -> dict[bytes, int]:
         """Every blob that was brought here, but those that go once nobody holds them. Results are not among them."""
         with self._lock:
-            return {key: blob.size for key, blob in self._blobs.items() if key not in self._dropped | self._made}
+            hidden = self._dropped | self._made
+            return {key: blob.size for key, blob in self._blobs.items() if key not in hidden}
 
     def map(self, key: bytes) -> memoryview:
         """The blob of `key` as `map_private` gives it.
