@@ -191,12 +191,12 @@ class _ContainerProvider:
         starting = asyncio.ensure_future(asyncio.gather(*(self._start(cluster, name) for name in names)))
         try:
             refusals = await asyncio.shield(starting)
+            found = [await self._look(name) for name, refusal in zip(names, refusals, strict=True) if refusal is None]
         except asyncio.CancelledError:
             # A start that is cut half-way may still bring a container: see it through, then take all of them back.
             await starting
             await self.terminate(cluster, names)
             raise
-        found = [await self._look(name) for name, refusal in zip(names, refusals, strict=True) if refusal is None]
         came = [instance for instance in found if instance is not None]
         if not came:
             said = next(filter(None, refusals), None) or "the containers ended at once: see that the image has `grep`"
