@@ -35,8 +35,8 @@ def test_a_killed_container_is_replaced_and_its_task_runs_again(engine: Engine, 
         assert len(engine.of(pool.name)) == 1
 
 
-def looked_at_once(pool: sky.Compute) -> bool:
-    """Whether it is known of every node that has a function what it differs in, so that none is asked any more."""
+def packages_are_known(pool: sky.Compute) -> bool:
+    """Whether every node that has a function was asked for its packages, so that none is entered for that any more."""
     assert pool._pool is not None
     looks = list(pool._pool._fleet._differences._of.values())
     return bool(looks) and all(look.done() for look in looks)
@@ -47,7 +47,7 @@ def test_a_frozen_container_is_replaced_after_the_grace(engine: Engine, wait_for
         (first,) = engine.of(pool.name)
         attempt(0) >> pool
         # An `exec` that begins as its container is paused hangs the engine for good, `unpause` and `rm` included.
-        wait_for(lambda: looked_at_once(pool), "the packages of the node to be known, which it is entered for")
+        wait_for(lambda: packages_are_known(pool), "the packages of the node to be known, which it is entered for")
         run = pool.start(attempt(1))
         wait_for(lambda: run.state != "queued", "the task to be on its node")
         engine.call("pause", first)
