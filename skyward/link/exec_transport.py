@@ -9,6 +9,7 @@ When we are gone, however we went, the standard input of the one that stays ends
 
 import asyncio
 import contextlib
+import functools
 import secrets
 import socket
 from collections import deque
@@ -184,10 +185,11 @@ class ExecTransport:
         command = (*self._access.command, python, "-ISc", _RELAY, host, str(remote))
         self._keep(_accept(listening, command, self._keep))
 
-    def _keep(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tunnels.add(task)
         task.add_done_callback(self._tunnels.discard)
+        return task
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -208,20 +210,36 @@ class ExecTransport:
 
 
 async def _accept(
-    listening: socket.socket, command: tuple[str, ...], keep: Callable[[Coroutine[Any, Any, None]], None]
+    listening: socket.socket, command: tuple[str, ...], keep: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 ) -> None:
     """Have each connection carried by a command of its own."""
-    loop = asyncio.get_running_loop()
     with listening:
         while True:
-            connection, _ = await loop.sock_accept(listening)
-            connection.setblocking(True)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep(_carry(connection, command))
+            await _someone_there(listening)
+            # Without an `await` until it has an owner: what a cancelled task was about to be given, nobody closes.
+            with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+                connection, _ = listening.accept()
+                keep(_carry(connection, command)).add_done_callback(functools.partial(_let_go, connection))
+
+
+async def _someone_there(listening: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(listening, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(listening)
+
+
+def _let_go(connection: socket.socket, _carried: asyncio.Task[None]) -> None:
+    connection.close()
 
 
 async def _carry(connection: socket.socket, command: tuple[str, ...]) -> None:
     with connection:
+        connection.setblocking(True)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         both = connection.fileno()
         process = await asyncio.create_subprocess_exec(
             *command, stdin=both, stdout=both, stderr=asyncio.subprocess.DEVNULL, start_new_session=True

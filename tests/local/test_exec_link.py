@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -157,6 +159,25 @@ def test_a_tunnel_to_where_nobody_listens_ends_at_once() -> None:
             assert await heard(await link.tunnel("127.0.0.1", port, sys.executable), b"hello") == b""
 
     on_it(test)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_who_connects_as_the_connection_closes_is_let_go(turns: int) -> None:
+    """Wherever between being accepted and being carried: a socket that nobody closes is an error of this test."""
+
+    async def go() -> None:
+        transport = await ExecTransport.connect(HERE)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        await transport.forward(port, "127.0.0.1", 1, sys.executable)
+        await asyncio.sleep(0)
+        with socket.create_connection(("127.0.0.1", port)):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await transport.close()
+
+    asyncio.run(go())
+    gc.collect()
 
 
 def test_what_runs_there_ends_with_the_connection() -> None:
