@@ -85,7 +85,7 @@ def _ignore(_: object) -> None:
 async def _listen(settings: Settings, agent: Agent, announce: int, ended: asyncio.Event) -> None:
     """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
     receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
-    agent.beat()
+    agent.replies.beat()
     bulk = BulkServer(settings.host, settings.token, agent.store, agent.arrivals)
     cluster = Cluster(bind=f"{settings.host}:{settings.port}", limits=LIMITS)
     async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:

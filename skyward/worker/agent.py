@@ -9,13 +9,11 @@ import hmac
 import os
 import threading
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from skyward.errors import CollectionUnavailableError
 from skyward.instance import InstanceInfo, set_instance_info
 from skyward.wire.messages import (
-    Batch,
     Blob,
     Cancel,
     Code,
@@ -49,38 +47,24 @@ from skyward.worker.execute import Functions, input_streams
 from skyward.worker.executor import Executor
 from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
-from skyward.worker.outbox import Outbox
 from skyward.worker.peers import Peers
 from skyward.worker.recent import Recent
+from skyward.worker.replies import Replies
 from skyward.worker.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from casty import Ref
-
 __all__ = ["RESTART", "Agent"]
-
-HOLD = 1.0
-"""Seconds after which an `Exchange` is answered even with nothing to say: the heartbeat of the node."""
 
 TICK = 0.02
 """Seconds between looks at deadlines while there are tasks; events that are not urgent go out at this pace at most."""
-
-BURST = 32
-"""Events between two answers from which on those that follow wait for the next tick, and go together."""
 
 SETTLE = 1.0
 """Seconds that a task's end waits at most until nobody counts it among those who wait for a collection."""
 
 ENDING = 1.5
 """Seconds that tasks, and what they have registered for the end of their process, have when the worker ends."""
-
-HEARD = 1.0
-"""Seconds that a worker which ends waits for the client to have heard it."""
-
-UNHEARD = 10.0
-"""Seconds without a question after which nobody listens. A client asks anew every five, however slow its link is."""
 
 GLANCE = 0.25
 """Seconds between looks at what the processes of slots say while they have no task."""
@@ -101,6 +85,7 @@ class Agent:
         processes: whether each slot is a process of its own.
 
     Attributes:
+        replies: answers the client.
         drain: waits, a moment at most, for what is on its way from the descriptors of the process.
     """
 
@@ -125,19 +110,14 @@ class Agent:
         self._codes: dict[bytes, Code] = {}
         self._recent = Recent()
         self._functions = Functions(lambda blob: self.store.map(blob.key))
-        self._outbox = Outbox(self._wake, self._listened_to, backlog)
-        self.cluster = Membership(loop, lambda event: self._outbox.put(event, urgent=True, wait=False))
-        self._peers = Peers(self.arrivals, lambda event: self._outbox.put(event, urgent=True, wait=False))
+        self.replies = Replies(loop, backlog, self._report)
+        self._outbox = self.replies.outbox
+        self.cluster = Membership(loop, self.replies.put)
+        self._peers = Peers(self.arrivals, self.replies.put)
         self.drain: Callable[[], None] = lambda: None
         self._executor = Executor(self._started, self._settle, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
         self._info = ""
-        self._received = 0
-        self._waiting: deque[Ref[Batch]] = deque()
-        self._answered = 0.0
-        self._flushing = False
-        self._emitted = 0
-        self._burst = False
         self._ticking = False
         self._stopped = threading.Event()
         self._main_ended = threading.Event()
@@ -189,44 +169,35 @@ class Agent:
 
     def _finished(self, event: Finished) -> None:
         self._holds.ended(event.task)
-        self._outbox.put(event, urgent=True, wait=False)
+        if self._executor.idle:
+            self._outbox.put(event, urgent=False, wait=False)
+            self.replies.flush()
+        else:  # others are about to end, and go together
+            self.replies.put(event)
 
     def _replace_slot(self) -> None:
         self._start_slot()
 
     def _end_process(self) -> None:
         """Exit once the client has what there is to say; where none listens, what it has not heard is worth more."""
-        if not self._listened_to():
+        if not self.replies.listened_to:
             self._replace_slot()
             return
 
         def leave() -> None:
             self.drain()
-            self._be_heard()
+            self.replies.be_heard()
             os._exit(RESTART)
 
         threading.Thread(target=leave, name="skyward-leave", daemon=True).start()
-
-    def _be_heard(self) -> None:
-        """Wait until the client has all events, or seems not to listen."""
-        deadline = time.monotonic() + HEARD
-        while self._outbox.unheard and time.monotonic() < deadline:
-            self._loop.call_soon_threadsafe(self._press)
-            time.sleep(TICK)
-
-    def _press(self) -> None:
-        """Answer whatever was asked, for the next question to say what has been heard."""
-        while self._waiting:
-            self._answer()
 
     # The port of tasks.
 
     def emit(self, event: Event) -> None:
         """Queue an event of a running task; waits while the client is too far behind."""
-        self._emitted += 1
         if isinstance(event, Need):
             self._holds.consumed(event)
-        self._outbox.put(event, urgent=not self._burst, wait=True)
+        self.replies.emit(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Keep buffers of a result until the client drops them; their keys."""
@@ -260,16 +231,16 @@ class Agent:
             case Commands(_, first, items):
                 self._take(first, items)
             case Exchange():
-                self._park(message)
+                self.replies.park(message)
                 self._take(message.first, message.items)
-                self._flush()
+                self.replies.flush()
 
     def _take(self, first: int, items: tuple[Command, ...]) -> None:
-        if first > self._received + 1:
+        if first > self.replies.received + 1:
             return  # some were lost before these; the client sees that in the next batch and sends them all again
         for number, command in enumerate(items, first):
-            if number > self._received:
-                self._received = number
+            if number > self.replies.received:
+                self.replies.received = number
                 self._obey(command)
 
     def _obey(self, command: Command) -> None:
@@ -316,52 +287,10 @@ class Agent:
 
     def _tick(self) -> None:
         self._executor.tick()
-        self._flush()
+        self.replies.flush()
         self._ticking = not self._executor.idle
         if self._ticking:
             self._loop.call_later(TICK, self._tick)
-
-    def _park(self, exchange: Exchange) -> None:
-        """Keep the client's wish for an answer until there are events. It has two of them here at most.
-
-        One that knows no numbers is new, and hears first what there is: ahead of all events, and not numbered as one.
-        """
-        self._outbox.acknowledge(exchange.acknowledged)
-        if exchange.again:
-            self._outbox.rewind()
-            self._waiting.clear()
-        if not exchange.first:
-            exchange.reply_to.tell(Batch(self._outbox.first - 1, (self._report(),), self._received))
-            return
-        self._waiting.append(exchange.reply_to)
-        if len(self._waiting) > 2:
-            self._answer()
-
-    def _listened_to(self) -> bool:
-        """Whether a client asks for events, or has done so a moment ago. For any thread."""
-        return bool(self._waiting) or time.monotonic() - self._answered < UNHEARD
-
-    def _wake(self, urgent: bool) -> None:
-        if urgent and not self._flushing:
-            self._flushing = True
-            self._loop.call_soon_threadsafe(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        while self._waiting and self._outbox.pending:
-            self._answer()
-
-    def _answer(self) -> None:
-        first, events = self._outbox.take()
-        self._answered = time.monotonic()
-        self._burst, self._emitted = self._emitted > BURST, 0
-        self._waiting.popleft().tell(Batch(first, events, self._received))
-
-    def beat(self) -> None:
-        """Answer when nothing was said for `HOLD`; again and again. One timer: one for each answer costs more."""
-        if self._waiting and time.monotonic() - self._answered >= HOLD:
-            self._answer()
-        self._loop.call_later(HOLD / 2, self.beat)
 
     def _shutdown(self, *, listened_to: bool) -> None:
         if not self._stopped.is_set():
@@ -388,9 +317,9 @@ class Agent:
             child.close(deadline)
         self._main_ended.wait(max(0.0, deadline - time.monotonic()))
         self.drain()
-        self._outbox.put(Farewell(), urgent=True, wait=False)
+        self.replies.put(Farewell())
         if listened_to:
-            self._be_heard()
+            self.replies.be_heard()
             self._outbox.close()
 
     def stop(self) -> None:

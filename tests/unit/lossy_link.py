@@ -13,7 +13,7 @@ import pytest
 from skyward.link import channel as channels
 from skyward.link.channel import Channel
 from skyward.wire.messages import Cancel, Command, Commands, Event, Exchange, Started
-from skyward.worker import agent as agents
+from skyward.worker import replies
 from skyward.worker.agent import Agent
 from skyward.worker.backlog import Backlog
 
@@ -49,7 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch, talk: Callable[["Link"], Coroutine[Any,
     monkeypatch.setattr(channels, "Client", link.client)
     monkeypatch.setattr(channels, "engine_runtime", lambda: None)
     monkeypatch.setattr(channels, "reference", lambda *_: link)
-    monkeypatch.setattr(agents, "time", SimpleNamespace(monotonic=loop.time))
+    monkeypatch.setattr(replies, "time", SimpleNamespace(monotonic=loop.time))
     try:
         loop.run_until_complete(talk(link))
     finally:
@@ -69,7 +69,7 @@ class FarEnd(Agent):
 
     def say(self, number: int) -> None:
         """Send event `number`."""
-        self._outbox.put(Started(number), urgent=True, wait=False)
+        self.replies.put(Started(number))
 
 
 class Link:

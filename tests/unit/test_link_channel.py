@@ -26,7 +26,7 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> Talk:
 async def connected(link: Link, **options: Any) -> Near:
     near = Near(**options)
     await near.channel.connect()
-    link.far.beat()
+    link.far.replies.beat()
     return near
 
 

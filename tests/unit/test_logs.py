@@ -156,7 +156,7 @@ def test_output_over_a_link_that_is_cut_again_and_again(
     async def scenario(link: Link) -> None:
         channel = Channel("node:1", TOKEN, 10_000.0, hear, lambda why: pytest.fail(why))
         await channel.connect()
-        link.far.beat()
+        link.far.replies.beat()
         link.random.seed(seed)
         link.loss, link.twice, link.delay, link.broken = loss, twice, delay, broken
         for number in range(60):
