@@ -47,6 +47,7 @@ from skyward.worker.execute import Functions, input_streams
 from skyward.worker.executor import Executor
 from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
+from skyward.worker.owned import is_ours
 from skyward.worker.peers import Peers
 from skyward.worker.recent import Recent
 from skyward.worker.replies import Replies
@@ -200,8 +201,8 @@ class Agent:
         self.replies.emit(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
-        """Keep buffers of a result until the client drops them; their keys."""
-        return self.store.keep(views)
+        """Keep buffers of a result until the client drops them; their keys. What may still change is copied."""
+        return [self.store.own(view) if is_ours(view) else self.store.keep(view) for view in views]
 
     def emit_metrics(self, metrics: Metrics) -> None:
         """Have `metrics` go along with what is sent next, in place of those that did not go yet."""

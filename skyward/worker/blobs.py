@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 __all__ = ["BlobStore", "StoredBlob", "map_private"]
@@ -43,6 +43,7 @@ class BlobStore:
         self._holders: Counter[bytes] = Counter()
         self._dropped: set[bytes] = set()
         self._made: set[bytes] = set()
+        self._owned: dict[bytes, memoryview] = {}
 
     def reserve(self, size: int) -> StoredBlob:
         """Room for a blob, empty: write it to the descriptor, and `publish` or `discard` it then."""
@@ -60,16 +61,25 @@ class BlobStore:
         """Give up a blob that was never published."""
         os.close(blob.fd)
 
-    def keep(self, views: list[memoryview]) -> list[bytes]:
-        """Store copies of these buffers under fresh keys; the keys."""
-        keys = []
-        for view in views:
-            blob = self.reserve(view.nbytes)
-            rest = view.cast("B")
-            while rest:
-                rest = rest[os.write(blob.fd, rest) :]
-            keys.append(self._publish_made(blob))
-        return keys
+    def keep(self, view: memoryview) -> bytes:
+        """Store a copy of this buffer under a fresh key; the key."""
+        blob = self.reserve(view.nbytes)
+        rest = view.cast("B")
+        while rest:
+            rest = rest[os.write(blob.fd, rest) :]
+        return self._publish_made(blob)
+
+    def own(self, view: memoryview) -> bytes:
+        """Have memory that nobody else can write to, as it is; its key. Only `owned` knows it, until it is dropped."""
+        key = secrets.token_bytes(32)
+        with self._lock:
+            self._owned[key] = view.cast("B")
+        return key
+
+    def owned(self, key: bytes) -> memoryview | None:
+        """What `own` was given under `key`."""
+        with self._lock:
+            return self._owned.get(key)
 
     def adopt(self, path: str, size: int) -> bytes:
         """Take over a blob that another process of the node made; its key."""
@@ -117,11 +127,13 @@ class BlobStore:
             blob = self._blobs[key]
             return map_private(blob.fd, blob.size)
 
-    def drop(self, keys: Iterable[bytes]) -> None:
+    def drop(self, keys: Collection[bytes]) -> None:
         """Forget these blobs, those that are held once they are not. Memory goes when the last map of it does."""
         with self._lock:
             self._dropped.update(key for key in keys if key in self._blobs)
             self._clear(keys)
+            for key in keys:
+                self._owned.pop(key, None)
 
     def hold(self, keys: Iterable[bytes]) -> list[bytes]:
         """Keep those of these blobs that there are until `release`, even if they are dropped; which those are."""

@@ -62,6 +62,10 @@ class BulkServer:
         connection.sendall(OK)
 
     def _give(self, connection: socket.socket, request: Request) -> None:
+        if (owned := self._store.owned(request.key)) is not None:
+            connection.sendall(OK + SIZE.pack(owned.nbytes))
+            connection.sendall(owned)
+            return
         try:
             blob = self._store.open(request.key)
         except KeyError:

@@ -80,11 +80,11 @@ class Child:
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Hand buffers over to the parent; their keys there."""
-        local = self._store.keep(views)
+        local = [self._store.keep(view) for view in views]
         blobs = [self._store.get(key) for key in local]
         self._send(("keep", [(blob.path, blob.size) for blob in blobs]))
         keys = self._kept.get()
-        self._store.drop(tuple(local))
+        self._store.drop(local)
         return keys
 
     def fetch(self, blob: Blob) -> memoryview:

@@ -110,10 +110,10 @@ def _call(job: Job, port: Port, functions: Functions, fetch: Fetch) -> Payload:
         args, kwargs = load(submit.call, fetch)
     finally:
         arriving.reset(token)
-    result = function(*args, **kwargs)
+    # Nothing here keeps a reference to the result: an array that nobody has is sent without a copy (see `owned`).
     if not submit.stream:
-        return _payload(result, port)
-    return _payload(_stream(job, port, result), port)
+        return _payload(function(*args, **kwargs), port)
+    return _payload(_stream(job, port, function(*args, **kwargs)), port)
 
 
 def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
@@ -137,6 +137,7 @@ def _payload(value: object, port: Port) -> Payload:
     data, views = encode_result(value)
     if not views and len(data) <= INLINE_LIMIT:
         return Payload(data)
+    del value
     parts = [memoryview(data), *views]
     large = [view for view in parts if view.nbytes > INLINE_LIMIT]
     if not large:

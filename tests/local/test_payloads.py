@@ -1,6 +1,9 @@
 """What travels, how often, and what becomes of it on the node."""
 
+import builtins
+import gc
 import secrets
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +32,45 @@ def overwrite(array: Array) -> float:
 @sky.function
 def make(size: int) -> Array:
     return np.arange(size, dtype=np.float64)
+
+
+@sky.function
+def text(size: int) -> str:
+    return "x" * size
+
+
+@sky.function
+def make_and_keep(size: int) -> Array:
+    array = np.arange(size, dtype=np.float64)
+    builtins.kept = array  # type: ignore[attr-defined]  # where it stays, whatever becomes of this module there
+    return array
+
+
+@sky.function
+def blobs_held() -> int:
+    from skyward.worker.blobs import BlobStore
+
+    stores = [each for each in gc.get_objects() if isinstance(each, BlobStore)]
+    return sum(len(store._blobs) + len(store._owned) for store in stores)
+
+
+@sky.function
+def count_copies() -> None:
+    from skyward.worker.blobs import BlobStore
+
+    copy = BlobStore.keep
+    builtins.copies = 0  # type: ignore[attr-defined]
+
+    def keep(store: BlobStore, view: memoryview) -> bytes:
+        builtins.copies += 1  # type: ignore[attr-defined]
+        return copy(store, view)
+
+    BlobStore.keep = keep  # type: ignore[assignment, method-assign]  # counted for as long as the node lives
+
+
+@sky.function
+def copies() -> int:
+    return builtins.copies  # type: ignore[attr-defined,no-any-return]
 
 
 @sky.function
@@ -94,27 +136,27 @@ def test_a_gather_of_large_results(each_executor: sky.Compute) -> None:
     assert [len(result) for result in results] == [20_000 + i for i in range(30)]
 
 
-def test_a_node_forgets_what_the_client_has(pool: sky.Compute, wait_for: Wait) -> None:
+@pytest.mark.parametrize("result", [make, make_and_keep])
+def test_a_node_forgets_what_the_client_has(
+    pool: sky.Compute, wait_for: Wait, result: Callable[[int], sky.PendingFunction[Array]]
+) -> None:
     """Results are kept on the node only until they are here."""
-
-    @sky.function
-    def descriptors() -> int:
-        import os
-
-        return sum("skyward-blob" in _link(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
-
-    def _link(path: str) -> str:
-        import os
-
-        try:
-            return os.readlink(path)
-        except OSError:
-            return ""
-
-    before = pool.start(descriptors(), on=0).future.result(10)
+    before = pool.start(blobs_held(), on=0).future.result(10)
     for _ in range(5):
-        pool.start(make(100_000), on=0).future.result(10)
-    wait_for(lambda: pool.start(descriptors(), on=0).future.result(10) == before, "the results to be forgotten")
+        pool.start(result(100_000), on=0).future.result(10)
+    wait_for(lambda: pool.start(blobs_held(), on=0).future.result(10) == before, "the results to be forgotten")
+
+
+def test_a_result_that_nobody_else_has_is_not_copied() -> None:
+    with sky.Compute(nodes=1) as pool:
+        count_copies() >> pool
+        np.testing.assert_array_equal(make(100_000) >> pool, np.arange(100_000, dtype=np.float64))
+        assert len(text(100_000) >> pool) == 100_000
+        assert copies() >> pool == 0
+        for _ in range(2):
+            kept = make_and_keep(100_000) >> pool
+            np.testing.assert_array_equal(kept, np.arange(100_000, dtype=np.float64))
+        assert copies() >> pool == 2
 
 
 def test_a_replaced_node_is_sent_what_it_needs_again(wait_for: Wait) -> None:

@@ -28,7 +28,7 @@ def open_blobs() -> int:
 def test_what_is_kept_can_be_mapped_and_dropped(parts: list[bytes]) -> None:
     before = open_blobs()
     store = BlobStore()
-    keys = store.keep([memoryview(part) for part in parts])
+    keys = [store.keep(memoryview(part)) for part in parts]
     assert len(set(keys)) == len(parts)
     assert [bytes(store.map(key)) for key in keys] == parts
     assert [store.get(key).size for key in keys] == [len(part) for part in parts]
@@ -39,7 +39,7 @@ def test_what_is_kept_can_be_mapped_and_dropped(parts: list[bytes]) -> None:
 
 def test_a_task_that_writes_to_its_map_changes_nobody_elses() -> None:
     store = BlobStore()
-    (key,) = store.keep([memoryview(b"abc")])
+    key = store.keep(memoryview(b"abc"))
     one, other = store.map(key), store.map(key)
     one[0] = ord("X")
     assert (bytes(one), bytes(other), bytes(store.map(key))) == (b"Xbc", b"abc", b"abc")
@@ -50,7 +50,7 @@ def test_a_new_client_is_told_of_what_was_brought_and_not_of_results() -> None:
     """It would take those for blobs of calls to come, and drop them for others before it has fetched them."""
     store = BlobStore()
     store.publish(b"k", store.reserve(3))
-    (result,) = store.keep([memoryview(b"abc")])
+    result = store.keep(memoryview(b"abc"))
     adopted = store.adopt(store.get(result).path, 3)
     assert store.sizes() == {b"k": 3}
     store.drop((b"k", result, adopted))
@@ -59,7 +59,7 @@ def test_a_new_client_is_told_of_what_was_brought_and_not_of_results() -> None:
 
 def test_a_map_outlives_its_blob() -> None:
     store = BlobStore()
-    (key,) = store.keep([memoryview(b"abc")])
+    key = store.keep(memoryview(b"abc"))
     view = store.map(key)
     store.drop((key, key, b"never there"))
     assert bytes(view) == b"abc"
@@ -72,7 +72,7 @@ def test_a_map_outlives_its_blob() -> None:
 def test_buffers_of_more_dimensions_are_kept_flat() -> None:
     store = BlobStore()
     grid = memoryview(bytes(range(12))).cast("B", (3, 4))
-    (key,) = store.keep([grid])
+    key = store.keep(grid)
     assert bytes(store.map(key)) == bytes(range(12))
     store.drop((key,))
 
@@ -133,7 +133,7 @@ def test_a_blob_that_did_not_come_whole_is_given_up() -> None:
 
 def test_a_blob_of_another_process_is_taken_over() -> None:
     child, store = BlobStore(), BlobStore()
-    (theirs,) = child.keep([memoryview(b"result")])
+    theirs = child.keep(memoryview(b"result"))
     blob = child.get(theirs)
     key = store.adopt(blob.path, blob.size)
     child.drop((theirs,))
@@ -143,7 +143,7 @@ def test_a_blob_of_another_process_is_taken_over() -> None:
 
 def test_the_path_of_a_blob_is_good_for_any_process_of_the_node() -> None:
     store = BlobStore()
-    (key,) = store.keep([memoryview(b"shared")])
+    key = store.keep(memoryview(b"shared"))
     blob = store.get(key)
     fd = os.open(blob.path, os.O_RDWR)
     view = map_private(fd, blob.size)
