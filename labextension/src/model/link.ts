@@ -44,10 +44,13 @@ type Listener = (reply: Reply) => void;
 
 /** One kernel: what it tells of its pools, and the way for commands. */
 export class KernelLink implements IDisposable {
+  /** `lost`: whether the kernel before it, of the same notebook, had pools. */
   constructor(
     readonly kernel: Kernel.IKernelConnection,
-    private readonly _client: string
+    private readonly _client: string,
+    lost = false
   ) {
+    this._lost = lost;
     kernel.iopubMessage.connect(this._onIOPub, this);
     kernel.statusChanged.connect(this._onStatus, this);
     kernel.connectionStatusChanged.connect(this._onConnection, this);
@@ -83,6 +86,11 @@ export class KernelLink implements IDisposable {
   /** When contact was lost last, in Unix time. */
   get lostAt(): number {
     return this._lostAt;
+  }
+
+  /** Whether there are pools that the next kernel of the notebook could take over. */
+  get hadPools(): boolean {
+    return this._lost || this.store.rows.pools.size > 0;
   }
 
   /** Whether the kernel has lost its pools to a restart, and nobody has loaded Skyward since. */
@@ -213,6 +221,9 @@ export class KernelLink implements IDisposable {
     if (data.kind !== 'snapshot' && data.kind !== 'delta') {
       this._waiting.get(data.id)?.(data);
       return;
+    }
+    if (this._restarted) {
+      return; // the kernel that ends has said it
     }
     switch (this.store.apply(data)) {
       case 'foreign':

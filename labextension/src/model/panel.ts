@@ -165,19 +165,25 @@ export class PanelModel implements IDisposable {
 
   private _update(): void {
     const kernel = this._notebook?.sessionContext.session?.kernel ?? null;
-    this._link = kernel && !kernel.isDisposed ? this._linkTo(kernel) : null;
+    this._link = kernel && !kernel.isDisposed ? this._linkTo(kernel, this._notebook!) : null;
     this._changed.emit();
   }
 
   /** The link to a kernel: the one there is, as long as the connection to it is the same. */
-  private _linkTo(kernel: Kernel.IKernelConnection): KernelLink {
-    let link = this._links.get(kernel);
-    if (!link) {
-      link = new KernelLink(kernel, client());
-      link.changed.connect(this._onLink, this);
-      kernel.disposed.connect(() => this._links.delete(kernel));
-      this._links.set(kernel, link);
+  private _linkTo(kernel: Kernel.IKernelConnection, notebook: NotebookPanel): KernelLink {
+    const known = this._links.get(kernel);
+    if (known) {
+      return known;
     }
+    const link = new KernelLink(kernel, client(), this._bereft.delete(notebook));
+    link.changed.connect(this._onLink, this);
+    kernel.disposed.connect(() => {
+      this._links.delete(kernel);
+      if (link.hadPools) {
+        this._bereft.add(notebook);
+      }
+    });
+    this._links.set(kernel, link);
     return link;
   }
 
@@ -191,6 +197,8 @@ export class PanelModel implements IDisposable {
   private _link: KernelLink | null = null;
   private _notice: Notice | null = null;
   private _links = new Map<Kernel.IKernelConnection, KernelLink>();
+  /** Notebooks whose last kernel is gone, and had pools. */
+  private _bereft = new WeakSet<NotebookPanel>();
   private _asking = false;
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);
