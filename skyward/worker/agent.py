@@ -171,8 +171,7 @@ class Agent:
     def _finished(self, event: Finished) -> None:
         self._holds.ended(event.task)
         if self._executor.idle:
-            self._outbox.put(event, urgent=False, wait=False)
-            self.replies.flush()
+            self.replies.say(event)
         else:  # others are about to end, and go together
             self.replies.put(event)
 

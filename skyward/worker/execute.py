@@ -137,7 +137,7 @@ def _payload(value: object, port: Port) -> Payload:
     data, views = encode_result(value)
     if not views and len(data) <= INLINE_LIMIT:
         return Payload(data)
-    del value
+    del value  # see `_call`
     parts = [memoryview(data), *views]
     large = [view for view in parts if view.nbytes > INLINE_LIMIT]
     if not large:

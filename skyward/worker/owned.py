@@ -19,7 +19,7 @@ def is_ours(view: memoryview) -> bool:
     numpy = sys.modules.get("numpy")
     if numpy is None or type(shown) is not numpy.ndarray or not shown.flags.owndata:
         return False
-    del shown
+    del shown  # or it would be counted too
     return _references(view) <= _ALONE and not weakref.getweakrefcount(view.obj)
 
 

@@ -82,6 +82,11 @@ class Replies:
         """Queue an event that the client is to hear soon."""
         self.outbox.put(event, urgent=True, wait=False)
 
+    def say(self, event: Event) -> None:
+        """Have the client hear an event now, from this thread; for any where no interrupt can land."""
+        self.outbox.put(event, urgent=False, wait=False)
+        self.flush()
+
     def emit(self, event: Event) -> None:
         """Queue an event of a running task; waits while the client is too far behind."""
         self._emitted += 1

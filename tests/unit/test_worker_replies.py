@@ -57,8 +57,7 @@ def test_answers_of_many_threads_leave_in_the_order_of_their_numbers(loop: async
 
     def say() -> None:
         for number in range(each):
-            replies.outbox.put(Started(number), urgent=False, wait=False)
-            replies.flush()
+            replies.say(Started(number))
 
     saying = [threading.Thread(target=say) for _ in range(threads)]
     for thread in saying:
