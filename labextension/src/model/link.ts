@@ -222,7 +222,7 @@ export class KernelLink implements IDisposable {
       this._waiting.get(data.id)?.(data);
       return;
     }
-    if (this._restarted) {
+    if (this._restarting) {
       return; // the kernel that ends has said it
     }
     switch (this.store.apply(data)) {
@@ -249,8 +249,7 @@ export class KernelLink implements IDisposable {
       case 'autorestarting':
         this._comm = null;
         this._lost ||= this.store.rows.pools.size > 0;
-        this.store.stop();
-        this._restarted = true;
+        this._restarting = true;
         this._lostAt = Date.now() / 1000;
         this._move('restarting');
         break;
@@ -260,8 +259,8 @@ export class KernelLink implements IDisposable {
         this._move('gone');
         break;
       case 'idle':
-        if (this._restarted) {
-          this._restarted = false;
+        if (this._restarting) {
+          this._restarting = false;
           this.store.clear();
           this._move('looking');
           void this.look();
@@ -289,7 +288,8 @@ export class KernelLink implements IDisposable {
   private _contact: Contact = 'looking';
   private _comm: Kernel.IComm | null = null;
   private _isDisposed = false;
-  private _restarted = false;
+  /** From the sign of a restart on, until the next kernel is idle. */
+  private _restarting = false;
   private _lost = false;
   private _lostAt = 0;
   private _cut = false;

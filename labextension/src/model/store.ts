@@ -71,11 +71,6 @@ export class Store {
     this._trim();
   }
 
-  /** The kernel ends: what is here stays to be seen, and nothing that it still says is taken. */
-  stop(): void {
-    this._session = '';
-  }
-
   /** Forget everything: the kernel is another one. */
   clear(): void {
     this.rows = empty();

@@ -168,10 +168,6 @@ var Store = class {
     }
     this._trim();
   }
-  /** The kernel ends: what is here stays to be seen, and nothing that it still says is taken. */
-  stop() {
-    this._session = "";
-  }
   /** Forget everything: the kernel is another one. */
   clear() {
     this.rows = empty();
