@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # the type checkers know the name; importing `typing` for
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward import accelerators, errors, time
+    from skyward import accelerators, errors, events, time
     from skyward.accelerators import Accelerator
     from skyward.attaching import attach
     from skyward.collections import barrier, counter, dict, lock, queue, set
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skyward.errors import (
         BudgetExhaustedError,
         CollectionError,
+        CollectionLostError,
         CollectionUnavailableError,
         IllegalMoveError,
         InputLostError,
@@ -40,9 +41,11 @@ if TYPE_CHECKING:
         RemoteError,
         RemoteTraceback,
         SkywardError,
+        SlotsHeldError,
         SpecError,
         TaskCancelledError,
         TaskError,
+        TaskExitError,
         TaskTimeoutError,
         TooLargeError,
         UsageError,
@@ -62,12 +65,15 @@ if TYPE_CHECKING:
     from skyward_providers.local import Local
     from skyward_providers.ssh import SSH
 
+    __version__: str
+
 __all__ = [
     "SSH",
     "Accelerator",
     "Adapter",
     "BudgetExhaustedError",
     "CollectionError",
+    "CollectionLostError",
     "CollectionUnavailableError",
     "Compute",
     "Container",
@@ -101,10 +107,12 @@ __all__ = [
     "RemoteTraceback",
     "SkyFunction",
     "SkywardError",
+    "SlotsHeldError",
     "Spec",
     "SpecError",
     "TaskCancelledError",
     "TaskError",
+    "TaskExitError",
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
@@ -116,6 +124,7 @@ __all__ = [
     "counter",
     "dict",
     "errors",
+    "events",
     "function",
     "gather",
     "instance_info",
@@ -172,7 +181,7 @@ _HOMES = {
 }
 """The module of each public name, of those that are neither a module nor an error."""
 
-_MODULES = ("accelerators", "errors", "time")
+_MODULES = ("accelerators", "errors", "events", "time")
 _PROVIDERS = {"Adapter": "adapter", "Container": "container", "Local": "local", "SSH": "ssh"}
 
 
@@ -186,11 +195,23 @@ def _load(name: str) -> object:
     return getattr(import_module(f"skyward.{_HOMES.get(name, 'errors')}"), name)
 
 
+def _unknown(name: str) -> str:
+    from skyward.published_names import OF_THE_MODULE
+
+    instead = OF_THE_MODULE.get(name)
+    return f"module 'skyward' has no attribute {name!r}" + ("" if instead is None else f": {instead}")
+
+
 if not TYPE_CHECKING:  # the type checkers would take every name for public
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            globals()[name] = found = version("skyward-jupyter")
+            return found
         if name not in __all__:
-            raise AttributeError(f"module 'skyward' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+            raise AttributeError(_unknown(name), name=name, obj=sys.modules[__name__])
         value = globals()[name] = _load(name)
         return value
 

@@ -7,11 +7,11 @@ accelerator, or of the whole slice for the TPU slices.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
+from skyward import limits
 from skyward.errors import SpecError
-from skyward.values import FrozenMap, Value
+from skyward.values import FrozenMap, Value, number, of_type, shown
 
 type FormFactor = Literal["SXM", "PCIe", "NVL"]
 
@@ -45,12 +45,11 @@ class Accelerator(Value):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise SpecError(f"Accelerator name must be a text, such as 'A100', but got {self.name!r}.")
+            raise SpecError(f"Accelerator name must be a text, such as 'A100', but got {shown(self.name)}.")
         self._set(memory=_memory_text(self.memory))
-        number = isinstance(self.count, (int, float)) and not isinstance(self.count, bool)
-        if not (number and isfinite(self.count) and self.count > 0):
-            raise SpecError(f"Accelerator count must be a positive number, such as 4 or 0.25, but got {self.count!r}.")
+        number(self.count, "Accelerator count", most=limits.ACCELERATORS)
         if self.metadata is not None:
+            of_type(self.metadata, "Accelerator metadata", Mapping, "metadata={'cuda_min': '12.0'}")
             self._set(metadata=FrozenMap(self.metadata))
 
     @property
@@ -72,7 +71,7 @@ def _memory_text(memory: object) -> str:
         return ""
     found = _MEMORY.fullmatch(memory.strip()) if isinstance(memory, str) else None
     if found is None:
-        raise SpecError(f"Accelerator memory must be a text such as '80GB', but got {memory!r}.")
+        raise SpecError(f"Accelerator memory must be a text such as '80GB', but got {shown(memory)}.")
     return f"{found[1]}GB"
 
 
@@ -110,13 +109,13 @@ def _make(name: str, memory: str, count: float, family: _Family, form_factor: st
 
 def _variant(name: str, memory: str, *allowed: str) -> str:
     if memory not in allowed:
-        raise SpecError(f"{name} comes with {' or '.join(allowed)}, but got {memory!r}.")
+        raise SpecError(f"{name} comes with {' or '.join(allowed)}, but got {shown(memory)}.")
     return memory
 
 
 def _form(name: str, form_factor: str | None, *allowed: str) -> str | None:
     if form_factor is not None and form_factor not in allowed:
-        raise SpecError(f"{name} comes as {' or '.join(allowed)}, but got {form_factor!r}.")
+        raise SpecError(f"{name} comes as {' or '.join(allowed)}, but got {shown(form_factor)}.")
     return form_factor
 
 
@@ -352,7 +351,7 @@ def _unknown(name: object) -> str:
     return f"There is no accelerator {name!r}; {fix}; `sky.accelerators.Custom(...)` takes any other."
 
 
-_COUNT = r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
+_COUNT = r"[0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18}"
 _TEXT = re.compile(rf"(?:(?P<before>{_COUNT})\s*[xX*]\s*)?(?P<name>[^:]*?)(?:\s*:\s*(?P<after>{_COUNT}))?")
 _FORM = re.compile(r"(SXM|PCIe|NVL)[0-9]?", re.IGNORECASE)
 _FORMS: dict[str, FormFactor] = {"sxm": "SXM", "pcie": "PCIe", "nvl": "NVL"}
@@ -366,7 +365,7 @@ def parse_accelerator(text: str) -> Accelerator:
     """
     found = _TEXT.fullmatch(text.strip())
     if found is None or not found["name"] or (found["before"] and found["after"]):
-        raise SpecError(f"accelerator must be NAME, NAME:COUNT or COUNTxNAME, such as A100:4, but got {text!r}.")
+        raise SpecError(f"accelerator must be NAME, NAME:COUNT or COUNTxNAME, such as A100:4, but got {shown(text)}.")
     overrides: Overrides = {}
     if count := found["before"] or found["after"]:
         overrides["count"] = int(count) if count.isdigit() else float(count)
@@ -385,3 +384,51 @@ def parse_accelerator(text: str) -> Accelerator:
     if _BY_KEY.get(_key(name)) not in ("H100", "H200"):
         overrides.pop("form_factor", None)  # the others are not told apart by it
     return from_name(name, **overrides)
+
+
+class Described(NamedTuple):
+    """A model of accelerator as a provider names it.
+
+    Attributes:
+        model: the name in the catalogue, or the text in a normal form where the catalogue does not have it.
+        memory_gb: memory of one in GB; None where it is not known.
+        form_factor: "SXM", "PCIe" or "NVL"; None where it is not known.
+    """
+
+    model: str
+    memory_gb: float | None
+    form_factor: str | None
+
+
+_NOISE = re.compile(r"HBM[0-9]\w?|GDDR[0-9]\w?|OAM|GPU|GENERATION|EDITION|SERVER|WORKSTATION|BLACKWELL", re.IGNORECASE)
+_JOINED_FORM = re.compile(r"(?<=[0-9])(SXM|PCIe|NVL)[0-9]?$", re.IGNORECASE)
+
+
+def describe(text: str) -> Described:
+    """Return the model that a provider's `text` means, such as "8x NVIDIA A100-SXM4-80GB". Takes any text.
+
+    Vendor, count, memory and form factor are split off, so texts in different spellings compare equal by `model`.
+    """
+    name = re.sub(rf"^\s*(?:{_COUNT})\s*[xX*]\s+|^\s*[0-9]+[xX*](?=[A-Za-z])|\s*:\s*(?:{_COUNT})\s*$", "", text)
+    name = re.sub(r"(?<=[0-9])[\s_-]+(?=GI?B\b)", "", name, flags=re.IGNORECASE)
+    words, memory, form = [], None, None
+    for word in re.split(r"[\s_/()-]+", name):
+        if size := _MEMORY.fullmatch(word):
+            memory = float(size[1])
+        elif found := _FORM.fullmatch(word):
+            form = _FORMS[found[1].lower()]
+        elif not _NOISE.fullmatch(word):
+            if found := _JOINED_FORM.search(word):
+                form, word = _FORMS[found[1].lower()], word[: found.start()]
+            words.append(word)
+    joined = _key("".join(words))
+    for key in (_key(name), joined, joined.removeprefix("instinct")):
+        if key in _BY_KEY:
+            return Described(_BY_KEY[key], memory, form)
+    return Described(joined, memory, form)
+
+
+def has_variants(model: str) -> bool:
+    """Return whether the model of the catalogue comes with different amounts of memory."""
+    factory = _CATALOGUE.get(model)
+    return factory is not None and not isinstance(factory, Model) and "memory" in (factory.__kwdefaults__ or {})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
 from skyward.journal import Claim, Journal, PoolRecord, Seal
+from skyward.values import shown
 
 if TYPE_CHECKING:
     from skyward.compute import Compute
@@ -31,6 +32,8 @@ def attach(name: str) -> "Compute":
     from skyward.compute import Compute
     from skyward.reaping import reap_pool
 
+    if not isinstance(name, str):
+        raise UsageError(f"A pool is attached to by its name, as in `sky.attach('train')`, but got {shown(name)}.")
     with ExitStack() as stack:
         journal = Journal()
         stack.callback(journal.close)

@@ -6,16 +6,23 @@ hands it over, and waits where it must.
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from operator import index
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
 
+from skyward import limits
 from skyward.collections.base import refuse_standalone
 from skyward.collections.opener import Opener, Shared
 from skyward.config.pools import configured
 from skyward.console import ConsoleSink
 from skyward.control import background
+from skyward.control.blocked import Blocked
 from skyward.control.decisions import DecisionEvent
+from skyward.control.forked import is_forked, refuse_forked
 from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolReport, PoolSnapshot
@@ -30,31 +37,48 @@ from skyward.errors import (
     SpecError,
     UsageError,
 )
-from skyward.function import PendingFunction, PendingFunctionGroup, RightSide, Target, current_pool, is_generator
+from skyward.event_source import EventSource
+from skyward.events.bus import EventBus
+from skyward.function import (
+    PendingFunction,
+    PendingFunctionGroup,
+    RightSide,
+    SkyFunction,
+    Target,
+    current_pool,
+    function,
+    gather,
+    is_generator,
+)
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.opened import opened, say
+from skyward.published_names import OF_A_POOL
+from skyward.reporting import Console, report
+from skyward.requests import Bundle, request_resources
 from skyward.shown import Shown
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
-from skyward.values import FrozenMap, closest, number
+from skyward.target import described
+from skyward.values import FrozenMap, closest, number, shown
 from skyward.watching import watched
 
 if TYPE_CHECKING:
-    from contextvars import Token
-
     from skyward.control.recovered import RecoveredTask
     from skyward.scaling.snapshot import Demand
 
 __all__ = ["Compute", "On"]
 
 type On = Literal["one", "all", "head"] | int
+_TARGETS: Mapping[str, int | Literal["all"] | None] = {"one": None, "head": 0, "all": "all"}
 """Where to run: on one node, on every node, on the head, or on the node of a rank."""
 
 _INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
+_outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
+"""What was in scope around each `with` block of a pool."""
 
 
-class Compute(RightSide, Shared, Heard, Shown):
+class Compute(RightSide, Shared, Heard, EventSource, Shown):
     """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. A `name`
@@ -73,7 +97,10 @@ class Compute(RightSide, Shared, Heard, Shown):
         self._pool: Pool | None = None
         self._dispatch: Dispatcher | None = None
         self._shared: Opener | None = None
-        self._scope: Token[Target | None] | None = None
+        self._bus = EventBus(self.name)
+        self._console: Console | None = None
+        self._opening, self._counting = threading.Lock(), threading.Lock()
+        self._blocks = 0
 
     # Life.
 
@@ -98,14 +125,19 @@ class Compute(RightSide, Shared, Heard, Shown):
         return self._pool is not None and self._pool.state == "ready"
 
     def open(self) -> Self:
-        """Get the nodes; returns when enough of them are ready.
+        """Get the nodes; returns when enough of them are ready. Does nothing where the pool is open.
 
         Raises:
             ProvisioningError: they cannot be had. Nothing is left running.
             JournalError: they cannot be written down, so they were not asked for.
         """
-        if self._pool is None or self._pool.state == "closed":
-            _refuse_on_node()
+        refuse_forked()
+        _refuse_on_node()
+        with self._opening:  # another thread may be about to open it too
+            if self._pool is not None and self._pool.state == "stopping":
+                background.run(self._pool.close()).result()
+            if self._pool is not None and self._pool.state != "closed":
+                return self
             lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
             self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
@@ -126,9 +158,13 @@ class Compute(RightSide, Shared, Heard, Shown):
         return self
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
+        if self._bus.ended:
+            self._bus = EventBus(self.name)
+        self._console = report(self._bus, self._options, self._look)
         try:
-            pool = Pool(self.name, self._groups, self._options, say, record)
+            pool = Pool(self.name, self._groups, self._options, say, record, self._bus)
         except BaseException:
+            self._bus.end()
             if earlier:
                 record.leave()
             else:
@@ -139,7 +175,8 @@ class Compute(RightSide, Shared, Heard, Shown):
         opened.add(self)
         opening = background.run(pool.open(earlier))
         try:
-            opening.result()
+            with self._console:
+                opening.result()
         except BaseException:
             opening.cancel()
             with contextlib.suppress(ProvisioningError):  # of what may be left, it was said
@@ -150,11 +187,13 @@ class Compute(RightSide, Shared, Heard, Shown):
         """Stop what runs and give every machine back. Twice does no harm."""
         try:
             if self._pool is not None:
-                background.run(self._pool.close()).result()
+                with self._shown():
+                    background.run(self._pool.close()).result()
         except ProvisioningError:  # all was tried: what is left is for `sky reap`
             opened.discard(self)
             self._was_closed()
             raise
+        self._bus.end()
         opened.discard(self)
         self._was_closed()
 
@@ -163,19 +202,35 @@ class Compute(RightSide, Shared, Heard, Shown):
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         opened.discard(self)
+        self._bus.end()
         self._was_closed()
         return True
 
     def __enter__(self) -> Self:
-        self.open()
-        self._scope = current_pool.set(self)
+        """Open the pool and put it in scope. Blocks may be nested: the end of the last one closes the pool."""
+        with self._counting:
+            self._blocks += 1
+        try:
+            self.open()
+        except BaseException:
+            with self._counting:
+                self._blocks -= 1
+            raise
+        _outer.set((*_outer.get(), current_pool.get()))
+        current_pool.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._scope is not None:
-            current_pool.reset(self._scope)
-            self._scope = None
-        self.close()
+        if outer := _outer.get():
+            current_pool.set(outer[-1])
+            _outer.set(outer[:-1])
+        if is_forked():
+            return  # it is the parent's
+        with self._counting:
+            self._blocks -= 1
+            last = self._blocks == 0
+        if last:
+            self.close()
 
     def resize(self, nodes: NodesLike, group: str | None = None) -> None:
         """Change how many nodes there are: a number, (min, max), or `Nodes`. Nodes that go finish their tasks first.
@@ -193,8 +248,12 @@ class Compute(RightSide, Shared, Heard, Shown):
             raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
         background.call_soon(self._ready().resize, Nodes.of(nodes), group)
 
-    def request_resources(self, floor: "Sequence[Demand]") -> None:
-        """Keep room for `floor` from now on, whether it is used or not. See `sky.request_resources`.
+    def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
+        """Keep room for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
+        request_resources(*wanted, bundles=bundles, pool=self)
+
+    def set_floor(self, floor: "Sequence[Demand]") -> None:
+        """Keep room for `floor` from now on, whether it is used or not.
 
         Raises:
             NoGroupFitsError: no node of the pool can ever have it.
@@ -210,10 +269,16 @@ class Compute(RightSide, Shared, Heard, Shown):
 
         Raises:
             SpecError: not an amount.
+            UsageError: the price of some of its machines is not known, so a budget could not be kept.
             PoolClosedError: the pool is not open.
         """
-        number(budget, "budget", optional=True)
-        background.call_soon(self._ready().fund, budget)
+        number(budget, "budget", optional=True, most=limits.USD)
+        pool = self._ready()
+        if reason := background.call(lambda: pool.fund(budget)):
+            raise UsageError(
+                f"The budget could not be kept: {reason}. Open a pool with `budget=` from the start, which leaves out "
+                "offers without a price."
+            )
 
     @property
     def recovered(self) -> "Sequence[RecoveredTask]":
@@ -257,10 +322,19 @@ class Compute(RightSide, Shared, Heard, Shown):
         """A number that grows when anything about the pool changes. Costs nothing to ask for."""
         return 0 if self._pool is None else self._pool.task_record.revision
 
-    def cancel(self, tasks: Collection[int] = (), *, cell: int | None = None) -> int:
-        """Stop tasks, by their numbers in `report()`, or all of a cell, by its number; how many were not over yet."""
+    def cancel(self, tasks: int | Iterable[int] = (), *, cell: int | None = None) -> int:
+        """Stop tasks, by their numbers in `report()`, or all of a cell, by its number; how many were not over yet.
+
+        Raises:
+            UsageError: `tasks` are no numbers.
+            PoolClosedError: the pool is not open.
+        """
         pool = self._ready()
-        return background.call(lambda: pool.cancel_numbers(tasks if cell is None else pool.task_record.of_cell(cell)))
+        try:
+            numbers = [index(task) for task in (tasks if isinstance(tasks, Iterable) else (tasks,))]
+        except TypeError:
+            raise UsageError(f"cancel takes the numbers of tasks, such as `[5, 6]`, but got {shown(tasks)}.") from None
+        return background.call(lambda: pool.cancel_numbers(numbers if cell is None else pool.task_record.of_cell(cell)))
 
     def drain(self, node: int) -> None:
         """Let the node of a rank finish its tasks and go. The pool has one node less then.
@@ -287,94 +361,162 @@ class Compute(RightSide, Shared, Heard, Shown):
     def run[T](self, pending: PendingFunction[T]) -> T:
         """`>>`: run on one node and wait; an iterator over the elements of a generator function."""
         __tracebackhide__ = True
-        run: Run[T] = self.start(pending)
-        if run.is_stream:
-            return run.items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
-        return self._wait(run.future, [run])
+        runs: list[Run[Any]] = []
+        with self._stopping(runs):
+            self.start(pending, runs=runs)
+            if runs[0].is_stream:
+                return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
+            with self._shown():
+                return runs[0].future.result()  # type: ignore[no-any-return]
 
     def submit[T](self, pending: PendingFunction[T]) -> Future[T]:
         """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
-        run: Run[T] = self.start(pending)
-        if run.is_stream:
+        runs: list[Run[Any]] = []
+        with self._stopping(runs):
+            self.start(pending, runs=runs)
+            if not runs[0].is_stream:
+                return runs[0].future
             ready: Future[Any] = Future()
-            ready.set_result(run.items())
+            ready.set_result(runs[0].items())
             return ready
-        return run.future
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
         """`@`: run on every node; the results in the order of ranks."""
         __tracebackhide__ = True
-        run: Run[list[T]] = self.start(pending, on="all", sink=ConsoleSink(label=True))
-        return self._wait(run.future, [run])
+        runs: list[Run[Any]] = []
+        with self._stopping(runs):
+            self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs)
+            with self._shown():
+                return runs[0].future.result()  # type: ignore[no-any-return]
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
         """A group under `>>`: its results as a tuple, or an iterator over them with `stream=True`."""
         __tracebackhide__ = True
-        runs = self._start_group(group)
-        if group.stream:
-            return self._stream_group(runs, group.ordered)
-        with watched([run.future for run in runs]):
-            return tuple(self._wait(run.future, runs) if not run.is_stream else run.items() for run in runs)
+        runs: list[Run[Any]] = []
+        with self._stopping(runs):
+            self._start_group(group, runs)
+            if group.stream:
+                return self._stream_group(list(runs), group.ordered)
+            with watched([run.future for run in runs]), self._shown():
+                return tuple([run.items() if run.is_stream else run.future.result() for run in runs])
 
     def submit_group(self, group: PendingFunctionGroup[Any]) -> Future[tuple[Any, ...]]:
         """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
-        return self._dispatcher().gathered(self._start_group(group))
+        runs: list[Run[Any]] = []
+        with self._stopping(runs):
+            self._start_group(group, runs)
+            return self._dispatcher().gathered(runs)
 
-    def start(self, pending: PendingFunction[Any], *, on: On = "one", sink: Sink | None = None) -> Run[Any]:
-        """Send a task, and return at once with what follows it.
+    @overload
+    def map[S, T](self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S]) -> list[T]: ...
+    @overload
+    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S]) -> list[T]: ...
+    def map(self, fn: Any, items: Iterable[Any]) -> list[Any]:
+        """Call `fn` with each item, all of them in parallel, and wait; the results in the order of the items.
+
+        Args:
+            fn: a function of one argument; it need not be decorated with `@sky.function`.
 
         Raises:
+            OperatorError: it is a generator function.
+
+        Example:
+            squares = pool.map(lambda x: x * x, range(10))
+        """
+        __tracebackhide__ = True
+        call = fn if isinstance(fn, SkyFunction) else function(fn)
+        if is_generator(call.fn):
+            raise OperatorError(
+                f"`pool.map` takes a function that returns its result, and `{call.__name__}` yields: stream each call "
+                f"with `{call.__name__}(item) >> pool`, or return a list."
+            )
+        return list(self.run_group(gather(*(call(item) for item in items))))
+
+    def start(
+        self,
+        pending: PendingFunction[Any],
+        *,
+        on: On = "one",
+        sink: Sink | None = None,
+        runs: list[Run[Any]] | None = None,
+    ) -> Run[Any]:
+        """Send a task, and return at once with what follows it.
+
+        Args:
+            runs: takes the run before the task is sent, so that a caller who is interrupted meanwhile can stop it.
+
+        Raises:
+            OperatorError: it is no call of a `@sky.function`.
             PayloadError: it cannot travel; nothing was sent.
             PoolClosedError: the pool is not open.
+            UsageError: `on` is not one of those.
         """
+        _check_call(pending)
+        target = _target(on)
         dispatcher = self._dispatcher()
-        if on == "all":
+        runs = [] if runs is None else runs
+        if target == "all":
             if is_generator(pending.fn):
                 raise OperatorError(
                     "A generator function streams from one node, so it cannot be broadcast with `@`; "
                     "use `>>`, or return a list."
                 )
-            return dispatcher.broadcast(pending, sink or ConsoleSink(label=True))
-        target = {"one": None, "head": 0}.get(on) if isinstance(on, str) else on
-        return dispatcher.start([pending], sink or ConsoleSink(), target)[0]
+            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs)
+        else:
+            dispatcher.start([pending], sink or ConsoleSink(), target, runs)
+        return runs[-1]
 
-    def _start_group(self, group: PendingFunctionGroup[Any]) -> list[Run[Any]]:
+    def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]]) -> None:
+        if not isinstance(group, PendingFunctionGroup):
+            raise OperatorError(f"A group is made with `sky.gather(f(1), f(2))`, but got {described(group)}.")
         items = list(group)
         if group.timeout is not None:
             items = [item if item.timeout is not None else item.with_timeout(group.timeout) for item in items]
-        return self._dispatcher().start(items, ConsoleSink(), None)
+        self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout)
 
-    def _wait[T](self, future: Future[T], runs: Sequence[Run[Any]]) -> T:
-        """The result; on an error or an interrupt here, the rest of the work is stopped."""
+    @contextmanager
+    def _stopping(self, runs: list[Run[Any]]) -> Iterator[None]:
+        """Stop the work of `runs` when the block ends by an error or an interrupt.
+
+        The block fills the list. It is empty afterwards: no frame of a traceback may keep a future, which keeps the
+        error, since the loop that the error leaves would keep its stream, and that its slot, until the next collection
+        of garbage.
+        """
         __tracebackhide__ = True
         try:
-            return future.result()
+            yield
         except KeyboardInterrupt:
-            stopped = self._stop(runs)
-            raise KeyboardInterrupt(stopped) from None
+            raise KeyboardInterrupt(_stop(runs)) from None
         except BaseException:
             for run in runs:
                 run.cancel()
+                del run
             raise
+        finally:
+            runs.clear()
 
-    def _stop(self, runs: Sequence[Run[Any]]) -> str:
-        running = [run for run in runs if run.cancel()]
-        for run in running:
-            with contextlib.suppress(BaseException):
-                run.future.exception(_INTERRUPT_GRACE)
-        ranks = sorted({rank for run in running for rank in run.nodes})
-        return f"the work on node {', '.join(map(str, ranks))} was stopped" if ranks else "the work was not started"
+    def _shown(self) -> AbstractContextManager[None]:
+        """A context to wait in, during which the console shows how far the pool is."""
+        return nullcontext() if self._console is None else self._console
+
+    def _look(self) -> PoolSnapshot | None:
+        pool = self._pool
+        return None if pool is None or pool.state in ("idle", "requesting") else pool.snapshot()
 
     def _stream_group(self, runs: list[Run[Any]], ordered: bool) -> Iterator[Any]:
-        from concurrent.futures import as_completed
-
-        futures = {run.future: run for run in runs}
+        waiting = [run.future for run in runs]
         try:
-            for future in list(futures) if ordered else as_completed(futures):
-                yield future.result()
+            while waiting:
+                if not ordered and not any(future.done() for future in waiting):
+                    with Blocked(tuple(waiting)):
+                        wait(waiting, return_when=FIRST_COMPLETED)
+                place = 0 if ordered else next(place for place, future in enumerate(waiting) if future.done())
+                yield waiting.pop(place).result()
         finally:
             for run in runs:
                 run.cancel()
+                del run
+            del runs, waiting  # see `_stopping`
 
     def _dispatcher(self) -> Dispatcher:
         self._ready()
@@ -383,14 +525,51 @@ class Compute(RightSide, Shared, Heard, Shown):
         return self._dispatch
 
     def _ready(self) -> Pool:
+        refuse_forked()
         if self._pool is None or self._pool.state != "ready":
             raise PoolClosedError(
                 f"Pool {self.name!r} is not open; use it inside `with sky.Compute(...) as pool:`, or call open() first."
             )
         return self._pool
 
+    if not TYPE_CHECKING:  # the type checkers would take every name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            instead = OF_A_POOL.get(name)
+            hint = "" if instead is None else f": {instead}"
+            raise AttributeError(f"A pool has no {name!r}{hint}.", name=name, obj=self)
+
     def __repr__(self) -> str:
         return f"<Compute {self.name!r}: {'open' if self.is_open else 'closed'}>"
+
+
+def _check_call(pending: object) -> None:
+    if not isinstance(pending, PendingFunction):
+        raise OperatorError(
+            f"A pool runs a call of a `@sky.function`, such as `train(10)`, but got {described(pending)}."
+        )
+
+
+def _target(on: On) -> int | Literal["all"] | None:
+    """Return the rank of the node that a task has to run on; None for any node."""
+    if isinstance(on, str):
+        if on in _TARGETS:
+            return _TARGETS[on]
+    elif not isinstance(on, bool):
+        with contextlib.suppress(TypeError):
+            return index(on)
+    raise UsageError(f"on must be 'one', 'all', 'head' or the rank of a node, but got {shown(on)}.")
+
+
+def _stop(runs: Sequence[Run[Any]]) -> str:
+    """Stop what has not ended, wait a little for the nodes to say that it has, and return what was done."""
+    running = [run for run in runs if run.cancel()]
+    with contextlib.suppress(KeyboardInterrupt):
+        wait([run.future for run in running], _INTERRUPT_GRACE)
+    if not running and any(run.nodes for run in runs):
+        return "the work had ended"
+    ranks = sorted({rank for run in running for rank in run.nodes})
+    return f"the work on node {', '.join(map(str, ranks))} was stopped" if ranks else "the work was not started"
 
 
 def _refuse_on_node() -> None:

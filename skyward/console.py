@@ -1,13 +1,21 @@
 """Output of tasks at the client: written where the code that sent them writes."""
 
+import shutil
 import sys
-import threading
+import time
 from contextvars import Context, copy_context
+from threading import Lock
 from typing import Any, Literal
 
-__all__ = ["ConsoleSink"]
+from skyward.lines import LabelledLines
+from skyward.reporting.screen import screen
+
+__all__ = ["ConsoleSink", "live_columns"]
 
 type StreamName = Literal["stdout", "stderr"]
+
+_NOTEBOOK = 120
+"""Characters of a live line in a notebook, which does not say how many it shows."""
 
 
 class ConsoleSink:
@@ -18,17 +26,21 @@ class ConsoleSink:
 
     def __init__(self, *, label: bool = False) -> None:
         self._context: Context = copy_context()
-        self._label = label
-        self._open: dict[tuple[int, StreamName], str] = {}
-        self._lock = threading.Lock()
+        self._lines = LabelledLines(time.monotonic) if label else None
+        self._lock = Lock()
 
     def output(self, node: int, stream: StreamName, text: str) -> None:
         """Write `text`, at once or, with labels, up to its last whole line."""
-        if self._label:
+
+        def write() -> None:
+            target = _target(stream)
+            if self._lines is None:
+                screen.write(target, text)
+                return
             with self._lock:
-                text = self._labelled(node, stream, text)
-        if text:
-            self._write(stream, text)
+                screen.write(target, self._lines.add(node, stream, text, columns=live_columns(target)))
+
+        self._run(write)
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
@@ -36,26 +48,36 @@ class ConsoleSink:
         """Write the text form of a display."""
         self.output(node, "stdout", f"{data.get('text/plain', '')}\n")
 
-    def flush(self) -> None:
-        """Write what stands on lines that were not ended."""
-        with self._lock:
-            rest, self._open = self._open, {}
-        for (node, stream), text in rest.items():
-            self._write(stream, f"[node {node}] {text}\n")
+    def task_ended(self, node: int) -> None:
+        """Write what stands on lines of a node that were not ended."""
+        self.flush(node)
 
-    def _labelled(self, node: int, stream: StreamName, text: str) -> str:
-        whole, newline, rest = (self._open.pop((node, stream), "") + text).rpartition("\n")
-        if rest:
-            self._open[node, stream] = rest
-        if not newline:
-            return ""
-        return "".join(f"[node {node}] {line}\n" for line in whole.split("\n"))
+    def flush(self, node: int | None = None) -> None:
+        """Write what stands on lines that were not ended, those of one node or all."""
 
-    def _write(self, stream: StreamName, text: str) -> None:
         def write() -> None:
-            target = sys.stdout if stream == "stdout" else sys.stderr
-            target.write(text)
-            target.flush()
+            if self._lines is not None:
+                with self._lock:
+                    columns = max(live_columns(sys.stdout), live_columns(sys.stderr))
+                    for stream, text in self._lines.finish(node, columns=columns).items():
+                        screen.write(_target(stream), text)
 
+        self._run(write)
+
+    def _run(self, write: Any) -> None:
         # A context cannot be entered twice at once, and two threads may write.
         self._context.copy().run(write)
+
+
+def _target(stream: StreamName) -> Any:
+    return sys.stdout if stream == "stdout" else sys.stderr
+
+
+def live_columns(target: Any) -> int:
+    r"""Return how many characters a line may have that is drawn over itself with `\r`; 0 where that is not possible."""
+    if type(target).__module__.startswith("ipykernel"):
+        return _NOTEBOOK
+    try:
+        return shutil.get_terminal_size().columns - 1 if target.isatty() else 0
+    except (AttributeError, ValueError):  # it is not quite a file, or is closed
+        return 0

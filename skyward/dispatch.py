@@ -28,17 +28,30 @@ class Dispatcher:
         self._pool = pool
         self._options = options
 
-    def start(self, pendings: Sequence[PendingFunction[Any]], sink: Sink, target: int | None) -> list[Run[Any]]:
+    def start(
+        self,
+        pendings: Sequence[PendingFunction[Any]],
+        sink: Sink,
+        target: int | None,
+        runs: list[Run[Any]],
+        within: float | None = None,
+    ) -> None:
         """Send tasks, in order. A function that occurs several times is pickled once.
+
+        Those that have not ended `within` so many seconds are stopped, wherever they are.
+
+        Args:
+            runs: what follows the tasks is added to it before any of them is sent.
 
         Raises:
             PayloadError: one cannot travel; none was sent.
         """
         codes: dict[int, PreparedCode] = {}
         works = [self._work(pending, sink, codes) for pending in pendings]
-        runs = [follow(self._pool, work) for work in works]
+        runs += [follow(self._pool, work) for work in works]
         background.call_soon(self._pool.submit, works, target)
-        return runs
+        if within is not None and works:
+            background.call_soon(self._pool.limit, works, within)
 
     def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode]) -> Work:
         function = pending.fn
@@ -55,8 +68,11 @@ class Dispatcher:
         origin = current_origin.get()
         return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin)
 
-    def broadcast(self, pending: PendingFunction[Any], sink: Sink) -> Run[list[Any]]:
+    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
         """Send a task to every node.
+
+        Args:
+            runs: what follows the broadcast is added to it before any task is sent.
 
         Raises:
             PayloadError: it cannot travel; nothing was sent.
@@ -78,14 +94,16 @@ class Dispatcher:
         def done(ended: dict[int, Work]) -> None:
             _collect(future, ended)
 
-        broadcast = BroadcastWork(make, done, members, pending.needs)
+        broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name)
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
+        future.parts = lambda: [work.future for work in tuple(members.values())]
+        runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
         background.call_soon(pool.broadcast, broadcast)
-        return Run(future, lambda: [members[rank] for rank in sorted(members)], None)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> Future[tuple[Any, ...]]:
         """A future of the results of `runs`; ends at the first error, which stops the others."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
+        runs = list(runs)
         left = len(runs)
 
         def stop() -> None:
@@ -99,16 +117,19 @@ class Dispatcher:
                 return
             if ended.cancelled():
                 future.end_cancelled("The group was cancelled.")
+                runs.clear()  # their callbacks keep this list, and so what their errors keep
             elif (error := Future.exception(ended)) is not None:
                 future.set_exception(error)
                 stop()
+                runs.clear()
             elif not left:
                 future.set_result(_Results([run.future for run in runs], tuple))  # type: ignore[arg-type]  # decoded later
 
         future.stop_with(stop)
+        future.parts = lambda: [run.future for run in runs]
         if not runs:
             future.set_result(())
-        for run in runs:
+        for run in tuple(runs):
             run.future.add_done_callback(one_done)
         return future
 

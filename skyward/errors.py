@@ -12,7 +12,7 @@ SkywardError
 ├── PayloadError                  a value cannot travel; nothing was sent
 │   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
 │   ├── MissingModuleError        a module the payload needs is missing on the node (also a ModuleNotFoundError)
-│   └── TooLargeError             the payload is over the limit (also a ValueError)
+│   └── TooLargeError             the payload is over a limit, or has no room on its node (also a ValueError)
 ├── ProvisioningError             the pool could not get the machines it needs (also a RuntimeError)
 │   ├── NoOffersError             nothing on offer fits the spec
 │   ├── JournalError              what is launched cannot be written down, so nothing is
@@ -24,6 +24,7 @@ SkywardError
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
+│   ├── TaskExitError             it called ``sys.exit()``
 │   ├── BudgetExhaustedError      the pool had spent its ``budget`` before the task had run
 │   ├── InputLostError            an iterator of a process that is gone fed it
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
@@ -38,6 +39,7 @@ from concurrent.futures import CancelledError
 __all__ = [
     "BudgetExhaustedError",
     "CollectionError",
+    "CollectionLostError",
     "CollectionUnavailableError",
     "IllegalMoveError",
     "InputLostError",
@@ -60,9 +62,11 @@ __all__ = [
     "RemoteError",
     "RemoteTraceback",
     "SkywardError",
+    "SlotsHeldError",
     "SpecError",
     "TaskCancelledError",
     "TaskError",
+    "TaskExitError",
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
@@ -75,6 +79,10 @@ class SkywardError(Exception):
 
 class UsageError(SkywardError):
     """The call itself is wrong. Nothing was sent and nothing was changed."""
+
+
+class SlotsHeldError(UsageError):
+    """A task can never start: streams hold the slots, and the thread that reads them waits for the task."""
 
 
 class SpecError(UsageError, ValueError):
@@ -110,7 +118,15 @@ class PayloadError(SkywardError):
 
 
 class NotPicklableError(PayloadError, TypeError):
-    """A value cannot be pickled. The message names it and the path inside it."""
+    """A value cannot be pickled. The message names it and the path inside it.
+
+    Attributes:
+        reason: the part of the message that says why.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class MissingModuleError(PayloadError, ModuleNotFoundError):
@@ -118,7 +134,7 @@ class MissingModuleError(PayloadError, ModuleNotFoundError):
 
 
 class TooLargeError(PayloadError, ValueError):
-    """The payload is over the limit. The message names its largest value."""
+    """The payload is over a limit, or more than its node has memory for. The message names what is too large."""
 
 
 class ProvisioningError(SkywardError, RuntimeError):
@@ -153,6 +169,10 @@ class CollectionUnavailableError(CollectionError):
     """Too few of the nodes that keep a collection were there, for too long. What was asked may have happened."""
 
 
+class CollectionLostError(CollectionError):
+    """A strong collection has lost its content, because all nodes that kept it were gone. It works again, empty."""
+
+
 class LockLostError(CollectionError):
     """A lock was lost before it was released, so another may have held it meanwhile."""
 
@@ -162,11 +182,28 @@ class TaskError(SkywardError):
 
 
 class TaskTimeoutError(TaskError, TimeoutError):
-    """The task ran past its timeout. Its work on the node was stopped."""
+    """The task ran past its timeout. Its work on the node was stopped; it does not run again.
+
+    The time counts from when the task has a slot of a node. What it returns or raises after that time is dropped. A
+    node that does not answer when a task on it is overdue is replaced: its other tasks count as lost, and run again.
+    A group with a timeout counts from when it is sent.
+    """
 
 
 class TaskCancelledError(TaskError, CancelledError):
     """The task was cancelled. Its work on the node was stopped."""
+
+
+class TaskExitError(TaskError):
+    """The task called ``sys.exit()``, which ended the task and nothing else.
+
+    Attributes:
+        status: what it gave to ``sys.exit()``.
+    """
+
+    def __init__(self, message: str, status: object = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class BudgetExhaustedError(TaskError):

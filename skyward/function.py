@@ -62,11 +62,11 @@ class SkyFunction[**P, T]:
         self.needs = needs
         self._bound = bound
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> PendingFunction[T]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> PendingFunction[T]:
         """The call, not run yet."""
         return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout, self.needs)
 
-    def local(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def local(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of the function, run here and now."""
         fn: Callable[..., T] = self.fn
         return fn(*self._bound, *args, **kwargs)
@@ -199,7 +199,8 @@ def function(
 
     Args:
         fns: the function, when used bare; nothing when used with keywords.
-        timeout: seconds that each call may run, instead of the pool's `default_compute_timeout`.
+        timeout: seconds that each call may run, instead of the pool's `default_compute_timeout`. A generator function
+            has no limit but this one, which counts from its start to its end, pauses for its reader included.
         resources: amounts of its node's resources that each call holds while it runs, such as `{"GPU": 1}`.
         capabilities: what that node must be able to do, such as `{"gpu"}`.
 

@@ -9,6 +9,7 @@ from skyward.control import background
 from skyward.errors import UsageError
 from skyward.logs import Follower, Logs, StreamName, Wanted
 from skyward.metrics import NodeMetrics
+from skyward.values import shown
 
 if TYPE_CHECKING:
     from skyward.control.pool import Pool
@@ -47,7 +48,7 @@ class Heard(ABC):
             tail: the last so many pieces at most.
 
         Raises:
-            UsageError: `since` without saying of which stream.
+            UsageError: there is no such stream, or `since` is given without saying of which one.
         """
         wanted = _wanted(task, node, stream, since)
         return Logs() if self._pool is None else background.call(partial(self._pool.log.read, wanted, tail))
@@ -66,7 +67,7 @@ class Heard(ABC):
         It ends with the pool; with `task=`, with that task.
 
         Raises:
-            UsageError: `since` without saying of which stream.
+            UsageError: there is no such stream, or `since` is given without saying of which one.
             PoolClosedError: the pool is not open.
         """
         return background.call(partial(self._ready().follow, _wanted(task, node, stream, since), tail))
@@ -88,6 +89,8 @@ class Heard(ABC):
 
 
 def _wanted(task: int | None, node: int | None, stream: StreamName | None, since: int) -> Wanted:
+    if stream is not None and not (isinstance(stream, str) and stream in ("stdout", "stderr")):
+        raise UsageError(f"stream must be 'stdout' or 'stderr', but got {shown(stream)}.")
     if since and (stream is None or not (task or (task == 0 and node is not None))):
         raise UsageError(
             "since= is an offset of one stream: say which, `task=N, stream='stdout'`, or `task=0, node=N, stream=...` "

@@ -1,13 +1,13 @@
 """What a node knows of itself and of its pool."""
 
-import json
 import os
 import socket
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
+from json import dumps, loads  # held here: a task may replace those of the module
 from typing import Any
 
 from skyward.errors import NotOnNodeError, SpecError
+from skyward.taskvar import TaskVar
 
 __all__ = [
     "AcceleratorInfo",
@@ -108,7 +108,7 @@ class InstanceInfo:
 
     def to_json(self) -> str:
         """The text that `from_json` reads; the value of the variable `COMPUTE_POOL` on a node."""
-        return json.dumps(asdict(self))
+        return dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "InstanceInfo":
@@ -118,7 +118,7 @@ class InstanceInfo:
             SpecError: it is not the JSON of an instance information.
         """
         try:
-            values = json.loads(text)
+            values = loads(text)
             values["peers"] = tuple(_read(Peer, peer) for peer in values.get("peers") or ())
             for name, kind in (("accelerator", AcceleratorInfo), ("network", NetworkInfo)):
                 values[name] = _read(kind, values[name]) if values.get(name) else None
@@ -132,7 +132,7 @@ def _read[T](kind: type[T], values: dict[str, Any]) -> T:
     return kind(**{name: value for name, value in values.items() if name in known})
 
 
-current_share: ContextVar[tuple[int, int] | None] = ContextVar("skyward_current_share", default=None)
+current_share: TaskVar[tuple[int, int] | None] = TaskVar("skyward_current_share", default=None)
 """(index, count) of this node in the broadcast that runs, fixed when it was sent; None outside a broadcast."""
 
 _info: InstanceInfo | None = None

@@ -13,6 +13,9 @@ type StreamName = Literal["stdout", "stderr"]
 WAITING = 4 * 1024 * 1024
 """Characters that wait for a slow reader of live output."""
 
+_LOOK_EVERY = 1.0
+"""Seconds between looks at whether the program is ending."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
@@ -151,7 +154,9 @@ class Follower:
     def __next__(self) -> LogEntry:
         with self._changed:
             while not self._waiting and not self._ended:
-                self._changed.wait()
+                self._changed.wait(_LOOK_EVERY)
+                # Pools are closed only after every thread that is not a daemon has ended, and this may be one.
+                self._ended = self._ended or not threading.main_thread().is_alive()
             if not self._waiting:
                 raise StopIteration
             entry = self._waiting.popleft()

@@ -1,6 +1,7 @@
 """The pools that this process has open: they are closed as it ends."""
 
 import atexit
+import os
 import sys
 import weakref
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ opened: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 def say(text: str) -> None:
     """Tell the user."""
     sys.stderr.write(f"{text}\n")
+
+
+# A process that is forked has no pools: they are its parent's, which closes them.
+os.register_at_fork(after_in_child=opened.clear)
 
 
 @atexit.register

@@ -4,20 +4,20 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from skyward.errors import NotOnNodeError, SpecError
 from skyward.function import SkyFunction
 from skyward.instance import InstanceInfo, instance_info
+from skyward.taskvar import TaskVar
 
 __all__ = ["Only", "muted", "silent", "stderr", "stdout"]
 
 type Only = Literal["head"] | Callable[[InstanceInfo], bool]
 """The nodes that print: the head node, or those that the predicate is true for."""
 
-muted: ContextVar[frozenset[str]] = ContextVar("skyward_muted", default=frozenset())
+muted: TaskVar[frozenset[str]] = TaskVar("skyward_muted", default=frozenset())
 """The streams, of "stdout" and "stderr", that the running task does not write to. The worker's streams ask it."""
 
 

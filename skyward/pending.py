@@ -7,12 +7,14 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
+from skyward import limits
 from skyward.errors import OperatorError, SpecError
 from skyward.specs.needs import NOTHING, Needs
 from skyward.target import Destination, described, is_target, resolve_target
+from skyward.values import shown
 
 __all__ = ["PendingFunction", "PendingFunctionGroup", "check_timeout", "gather"]
 
@@ -62,7 +64,8 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         fn: the function itself, undecorated.
         args: positional arguments.
         kwargs: keyword arguments.
-        timeout: seconds it may run, or None for the pool's `default_compute_timeout`.
+        timeout: seconds it may run, or None for the pool's `default_compute_timeout`; for a generator function, None
+            for no limit.
         needs: what it asks of the node that it runs on, beside a slot.
     """
 
@@ -96,7 +99,13 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     def __rshift__(self, target: Destination) -> T_co:
         """Run it on one node and wait for the result; a generator function gives an iterator at once."""
         __tracebackhide__ = True  # IPython leaves such frames out of a traceback
-        return resolve_target(target, self, ">>").run(self)
+        result = resolve_target(target, self, ">>").run(self)
+        if result is NotImplemented:  # from an operator, it would tell Python to try the one of the right side
+            raise OperatorError(
+                f"`{self.text}` returned NotImplemented, which no operator can give: take it from "
+                f"`({self.text} > pool).result()`."
+            )
+        return result
 
     def __gt__(self, target: Destination) -> Future[T_co]:
         """Run it on one node; a future of the result."""
@@ -133,7 +142,7 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
     timeout: float | None = None
 
     def with_timeout(self, seconds: float | None) -> Self:
-        """The same group, which may take `seconds` as a whole."""
+        """The same group, which may take `seconds` as a whole, its wait for nodes included."""
         return replace(self, timeout=check_timeout(seconds))
 
     @property
@@ -291,6 +300,10 @@ def check_timeout(seconds: float | None) -> float | None:
         SpecError: it is anything else.
     """
     number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if seconds is not None and not (number and isfinite(seconds) and seconds > 0):
-        raise SpecError(f"timeout must be a positive number of seconds, but got {seconds!r}; None uses the default.")
+    if seconds is not None and not (number and 0 < seconds < inf):
+        raise SpecError(
+            f"timeout must be a positive number of seconds, but got {shown(seconds)}; None uses the default."
+        )
+    if seconds is not None and seconds > limits.SECONDS:
+        raise SpecError(f"timeout must be at most {limits.SECONDS:,} seconds, but got {shown(seconds)}: lower it.")
     return seconds

@@ -13,27 +13,38 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Literal, Protocol, runtime_checkable
+from math import isfinite
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from skyward.errors import ProviderMissingError
 from skyward.specs import Spec
 
 __all__ = [
+    "PROVIDER_FIELDS",
+    "SETUP_FIELDS",
+    "SKYWARD_FIELDS",
+    "UNSUPPORTED_FIELDS",
     "Access",
+    "ActsOn",
     "Cluster",
     "ExecAccess",
     "Instance",
     "InstanceType",
     "LocalAccess",
+    "Market",
     "Offer",
     "Provider",
     "ProviderConfig",
     "RemoteAccess",
     "SSHAccess",
+    "acts_on",
+    "field_value",
     "find_provider",
+    "not_acted_on",
     "provider_names",
 ]
 
+type Market = Literal["spot", "on-demand"]
 type InstanceStatus = Literal["provisioning", "running", "exited"]
 
 
@@ -133,7 +144,18 @@ type Access = LocalAccess | RemoteAccess
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """A kind of machine, the same whatever it costs today. `memory_gb` in GiB."""
+    """A kind of machine, the same whatever it costs today.
+
+    Attributes:
+        name: the provider's name of it.
+        vcpus: virtual CPUs; 0 where they are not known.
+        memory_gb: memory in GiB; 0 where it is not known.
+        accelerator: name of its accelerators in any common spelling, such as "NVIDIA A100-SXM4-80GB"; None for none,
+            and "" where it has some of an unknown model.
+        accelerator_count: how many; 0 where that is not known. A fraction is a share of one.
+        accelerator_memory_gb: memory of one accelerator in GB; None to take it from the name or the catalogue.
+        architecture: of the CPUs.
+    """
 
     name: str
     vcpus: float
@@ -141,11 +163,26 @@ class InstanceType:
     accelerator: str | None = None
     accelerator_count: float = 0
     architecture: Literal["x86_64", "arm64"] = "x86_64"
+    accelerator_memory_gb: float | None = None
+
+
+_UNITS_PER_HOUR: Final = {"second": 3600.0, "minute": 60.0, "hour": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Price and place of an instance type today. Prices in USD per `billing_unit`; None where it is not sold so."""
+    """Price and place of an instance type today. Compare prices by `hourly_price` only.
+
+    Attributes:
+        id: the provider's name of the offer.
+        instance_type: the machine.
+        spot_price, on_demand_price: USD per `billing_unit`; None where it is not sold so. Where both are None, it is
+            sold on demand at an unknown price.
+        billing_unit: unit of time of both prices.
+        region: where, in the provider's own names; "" where that is not known.
+        specific: what the provider itself wants to remember.
+        open_ended: whether machines of other types may come of it too, so that its hardware excludes nothing.
+    """
 
     id: str
     instance_type: InstanceType
@@ -154,6 +191,22 @@ class Offer:
     billing_unit: Literal["second", "minute", "hour"] = "hour"
     region: str = ""
     specific: Mapping[str, Any] = field(default_factory=dict)
+    open_ended: bool = False
+
+    @property
+    def markets(self) -> tuple[Market, ...]:
+        """The markets that it is sold in."""
+        if self.spot_price is None and self.on_demand_price is None:
+            return ("on-demand",)
+        prices: dict[Market, float | None] = {"spot": self.spot_price, "on-demand": self.on_demand_price}
+        return tuple(market for market, price in prices.items() if price is not None)
+
+    def hourly_price(self, market: Market) -> float | None:
+        """Return the price of a machine in `market`, USD per hour; None where it is not known."""
+        price = self.spot_price if market == "spot" else self.on_demand_price
+        if price is None or not isfinite(price) or price < 0:
+            return None
+        return price * _UNITS_PER_HOUR[self.billing_unit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +217,8 @@ class Cluster:
         specific: what the provider itself wants to remember.
         tags: what every machine is to be tagged with as it is created: "skyward-pool", unique among all pools, and
             "skyward-request", the same where a request is made again.
-        notes: one sentence each on what of the spec this provider does not act on.
+        notes: one sentence each on what the user should know of it. Fields that have no effect are not among them: the
+            pool derives that from `ActsOn`.
     """
 
     id: str
@@ -226,7 +280,11 @@ class Provider(Protocol):
 
 @runtime_checkable
 class ProviderConfig(Protocol):
-    """The settings of a provider: a frozen value."""
+    """The settings of a provider: a frozen value.
+
+    A provider that does not act on all of `PROVIDER_FIELDS` declares what it acts on with a property `acts_on` that
+    returns an `ActsOn`. The pool tells its user about every other field that the spec sets.
+    """
 
     @property
     def name(self) -> str:
@@ -234,6 +292,63 @@ class ProviderConfig(Protocol):
 
     def create_provider(self) -> Provider:
         """What talks to the cloud. Loads the SDK."""
+
+
+SKYWARD_FIELDS: Final = frozenset({
+    "provider", "nodes", "allocation", "max_hourly_cost", "resources", "capabilities", "idle_timeout", "image.env",
+})  # fmt: skip  # one name a line says no more
+"""Fields of `Spec`, and of its `Image`, that Skyward acts on whatever the provider."""
+
+SETUP_FIELDS: Final = frozenset({
+    "image.python", "image.pip", "image.pip_indexes", "image.apt", "image.shell_vars", "image.includes",
+    "image.excludes", "image.skyward_source", "image.bootstrap_timeout",
+})  # fmt: skip  # as above
+"""Fields that act on a machine whose environment Skyward sets up, that is, whose access names no interpreter."""
+
+PROVIDER_FIELDS: Final = SETUP_FIELDS | {
+    "accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl", "volumes",
+}  # fmt: skip  # as above
+"""Fields that depend on the provider."""
+
+UNSUPPORTED_FIELDS: Final = frozenset({"plugins", "image.metrics"})
+"""Fields that have no effect yet. Every field of `Spec` and `Image` is in exactly one of the sets; a test checks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActsOn:
+    """The fields that a provider acts on.
+
+    Attributes:
+        fields: those of `PROVIDER_FIELDS`.
+        otherwise: why the others have no effect, as the first half of a sentence.
+    """
+
+    fields: frozenset[str]
+    otherwise: str
+
+
+def acts_on(config: ProviderConfig) -> ActsOn:
+    """Return what the provider of `config` acts on: all of `PROVIDER_FIELDS` where it declares nothing."""
+    declared = getattr(config, "acts_on", None)
+    return declared if isinstance(declared, ActsOn) else ActsOn(PROVIDER_FIELDS, f"Provider {config.name!r}")
+
+
+def field_value(spec: Spec, path: str) -> object:
+    """Return the field of `spec` or of its image with that path, such as "vcpus" or "image.pip"."""
+    first, _, second = path.partition(".")
+    value = getattr(spec, first)
+    return getattr(value, second) if second else value
+
+
+def not_acted_on(spec: Spec, declared: ActsOn) -> tuple[str, ...]:
+    """Return the fields that `spec` sets and the provider does not act on, sorted."""
+    default = Spec()
+    ignored = sorted((PROVIDER_FIELDS - declared.fields) | UNSUPPORTED_FIELDS)
+    return tuple(path for path in ignored if _meaning(spec, path) != _meaning(default, path))
+
+
+def _meaning(spec: Spec, path: str) -> object:
+    return spec.image.resolved_python if path == "image.python" else field_value(spec, path)
 
 
 @cache

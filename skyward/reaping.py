@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from skyward.control import background
-from skyward.errors import NodeStartError
+from skyward.errors import NodeStartError, UsageError
 from skyward.journal import Claim, ClusterEntry, Journal, PoolEntry, data_directory
 from skyward.provider import SSHAccess
+from skyward.values import shown
 
 if TYPE_CHECKING:
     from skyward.control.offered import Offered
@@ -114,7 +115,7 @@ def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     )
 
 
-def reap(names: Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
+def reap(names: str | Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
     """Give back all that is left of orphans, of those with one of `names` where they are given. What was done.
 
     Args:
@@ -123,6 +124,9 @@ def reap(names: Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
     Raises:
         JournalError: the journal cannot be read.
     """
+    names = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Sequence) else (names,)
+    if wrong := [name for name in names if not isinstance(name, str) or not name]:
+        raise UsageError(f"Pools are reaped by their names, as in `sky.reap(['train'])`, but got {shown(wrong[0])}.")
     done = []
     with Journal() as journal:
         for entry in journal.pools():

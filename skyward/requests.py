@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.errors import NoPoolError, NotOnNodeError, OperatorError, SpecError
 from skyward.specs.needs import Needs, Resources, resource_map
 from skyward.target import current_pool, described, sky
-from skyward.values import whole
+from skyward.values import shown, whole
 
 if TYPE_CHECKING:
     from skyward.scaling.snapshot import Demand
@@ -45,7 +45,7 @@ def request_resources(
         if wanted:
             raise SpecError("Bundles are given in two ways: put all of them in `bundles=[...]`.")
         if isinstance(bundles, (str, Mapping)) or not isinstance(bundles, Iterable):
-            raise SpecError(f"bundles must be a list, as in `bundles=[{{'GPU': 1}}]`, but got {bundles!r}.")
+            raise SpecError(f"bundles must be a list, as in `bundles=[{{'GPU': 1}}]`, but got {shown(bundles)}.")
         wanted = tuple(bundles)
     floor = _demands(wanted)
     if (node := os.environ.get("SKYWARD_NODE")) is not None:
@@ -59,9 +59,9 @@ def request_resources(
             "No pool is in scope: open one with `with sky.Compute(...) as pool:`, "
             "or name it: `sky.request_resources(..., pool=pool)`."
         )
-    if isinstance(target, type) or not hasattr(target, "request_resources"):
+    if isinstance(target, type) or not hasattr(target, "set_floor"):
         raise OperatorError(f"pool must be a pool, but got {described(target)}: write `pool=pool`.")
-    target.request_resources(floor)
+    target.set_floor(floor)
 
 
 def _demands(wanted: Iterable[Bundle]) -> "list[Demand]":
@@ -73,11 +73,11 @@ def _demands(wanted: Iterable[Bundle]) -> "list[Demand]":
         amounts, count = each if isinstance(each, tuple) and len(each) == 2 else (each, 1)
         if not isinstance(amounts, Mapping):
             raise SpecError(
-                f"A bundle must be amounts by name, or (amounts, count), as in {_EXAMPLE}, but got {each!r}."
+                f"A bundle must be amounts by name, or (amounts, count), as in {_EXAMPLE}, but got {shown(each)}."
             )
-        whole(count, f"the count of bundle {dict(amounts)!r}", least=1)
+        whole(count, f"the count of bundle {shown(dict(amounts))}", least=1)
         needs = Needs(resource_map(amounts, "bundle"))
         if not needs:
-            raise SpecError(f"A bundle must have an amount above 0, as in {_EXAMPLE}, but got {each!r}.")
+            raise SpecError(f"A bundle must have an amount above 0, as in {_EXAMPLE}, but got {shown(each)}.")
         counts[needs] = counts.get(needs, 0) + count
     return [Demand(count, needs) for needs, count in counts.items()]

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from skyward import limits
+from skyward.values import number
+
 if TYPE_CHECKING:
     from skyward.compute import Compute
 
@@ -46,7 +49,11 @@ def watch(pool: "Compute", *, every: float = 0.5) -> None:
 
     Args:
         every: seconds between two looks, in a terminal.
+
+    Raises:
+        SpecError: `every` is no number of seconds.
     """
+    number(every, "every", least=limits.INTERVAL, most=limits.SECONDS)
     _views().watch(pool, every)
 
 

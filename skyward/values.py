@@ -1,12 +1,27 @@
 """What the frozen values have in common: they say what is wrong with them, and what would be right."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
+from math import inf
 from typing import Any, Self, get_args
 
+from skyward import limits
 from skyward.errors import SpecError
 
-__all__ = ["FrozenMap", "Secret", "Value", "choice", "closest", "number", "of_type", "strings", "text_map", "whole"]
+__all__ = [
+    "FrozenMap",
+    "Secret",
+    "Value",
+    "choice",
+    "closest",
+    "listed",
+    "number",
+    "of_type",
+    "seconds",
+    "shown",
+    "strings",
+    "text_map",
+    "whole",
+]
 
 
 class FrozenMap[K, V](Mapping[K, V]):
@@ -80,31 +95,65 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"it has {', '.join(names)}."
 
 
-def whole(value: object, name: str, *, least: int) -> None:
-    """Check that `value` is an integer of at least `least`.
+def shown(value: object) -> str:
+    """Return `repr(value)` for a sentence: short, and whatever its `repr` does."""
+    try:
+        text = repr(value)
+    except Exception:  # of any type a user may have written; of an integer with too many digits, too
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+_LONGEST_SHOWN = 200
+
+
+def whole(value: object, name: str, *, least: int, most: int = limits.ATTEMPTS) -> None:
+    """Check that `value` is an integer from `least` to `most`.
 
     Raises:
         SpecError: it is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise SpecError(f"{name} must be a whole number of at least {least}, but got {value!r}.")
+        raise SpecError(f"{name} must be a whole number of at least {least}, but got {shown(value)}.")
+    if value > most:
+        raise SpecError(f"{name} must be at most {most:,}, but got {shown(value)}: lower it.")
 
 
-def number(value: object, name: str, *, zero: bool = False, optional: bool = False) -> None:
-    """Check that `value` is a finite number above zero; `zero` allows zero, `optional` None.
+def number(
+    value: object,
+    name: str,
+    *,
+    zero: bool = False,
+    optional: bool = False,
+    least: float = 0,
+    most: float = limits.AMOUNT,
+) -> None:
+    """Check that `value` is a number above zero, from `least` to `most`; `zero` allows zero, `optional` None.
 
     Raises:
         SpecError: it is not.
     """
     if value is None and optional:
         return
-    match value:
-        case bool():
-            pass
-        case int() | float() if isfinite(value) and (value > 0 or (zero and value == 0)):
-            return
     kind = "a number of at least 0" if zero else "a positive number"
-    raise SpecError(f"{name} must be {kind}{', or None' if optional else ''}, but got {value!r}.")
+    wrong = SpecError(f"{name} must be {kind}{', or None' if optional else ''}, but got {shown(value)}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise wrong
+    if not (0 < value < inf or (zero and value == 0)):
+        raise wrong
+    if value > most:
+        raise SpecError(f"{name} must be at most {most:,}, but got {shown(value)}: lower it.")
+    if value < least:
+        raise SpecError(f"{name} must be at least {least:,}, but got {shown(value)}: raise it.")
+
+
+def seconds(value: object, name: str, *, zero: bool = False, optional: bool = False, least: float = 0) -> None:
+    """Check that `value` is a number of seconds, of ten years at most; see `number`.
+
+    Raises:
+        SpecError: it is not.
+    """
+    number(value, name, zero=zero, optional=optional, least=least, most=limits.SECONDS)
 
 
 def choice(value: object, name: str, alias: Any, *, optional: bool = False) -> None:
@@ -116,17 +165,19 @@ def choice(value: object, name: str, alias: Any, *, optional: bool = False) -> N
     allowed = get_args(getattr(alias, "__value__", alias))
     if not (value is None and optional) and not any(type(value) is type(item) and value == item for item in allowed):
         listed = ", ".join(repr(item) for item in allowed)
-        raise SpecError(f"{name} must be one of {listed}{' or None' if optional else ''}, but got {value!r}.")
+        raise SpecError(f"{name} must be one of {listed}{' or None' if optional else ''}, but got {shown(value)}.")
 
 
-def of_type(value: object, name: str, kind: type[Any], example: str) -> None:
-    """Check that `value` is a `kind`.
+def of_type(value: object, name: str, kind: type[Any] | tuple[type[Any], ...], example: str) -> None:
+    """Check that `value` is a `kind`, or one of several.
 
     Raises:
         SpecError: it is not; the message shows `example`.
     """
     if not isinstance(value, kind):
-        raise SpecError(f"{name} must be {kind.__name__}, as in `{example}`, but got {value!r}.")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        listed_kinds = " or ".join(each.__name__ for each in kinds)
+        raise SpecError(f"{name} must be {listed_kinds}, as in `{example}`, but got {shown(value)}.")
 
 
 def strings(value: object, name: str, example: str) -> tuple[str, ...]:
@@ -138,12 +189,25 @@ def strings(value: object, name: str, example: str) -> tuple[str, ...]:
     if isinstance(value, str):
         raise SpecError(f"{name} must be a list, but got the text {value!r}; write `{name}=[{value!r}]`.")
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise SpecError(f"{name} must be a list of texts, as in `{name}={example}`, but got {value!r}.")
+        raise SpecError(f"{name} must be a list of texts, as in `{name}={example}`, but got {shown(value)}.")
     items = tuple(value)
     for item in items:
         if not isinstance(item, str) or not item.strip():
-            raise SpecError(f"{name} must hold texts only, as in `{name}={example}`, but it holds {item!r}.")
+            raise SpecError(f"{name} must hold texts only, as in `{name}={example}`, but it holds {shown(item)}.")
     return items
+
+
+def listed(value: object, name: str, example: str, single: type[Any] | None = None) -> tuple[Any, ...]:
+    """Return `value` as a tuple; one value of type `single` stands for a list of it.
+
+    Raises:
+        SpecError: it is no list.
+    """
+    if single is not None and isinstance(value, single):
+        return (value,)
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise SpecError(f"{name} must be a list, as in `{name}=[{example}]`, but got {shown(value)}.")
+    return tuple(value)
 
 
 def text_map(value: object, name: str, example: str) -> FrozenMap[str, str]:
@@ -153,11 +217,15 @@ def text_map(value: object, name: str, example: str) -> FrozenMap[str, str]:
         SpecError: it is not a mapping, a name is not one that a shell takes, or a value is not a text.
     """
     if not isinstance(value, Mapping):
-        raise SpecError(f"{name} must be a dict, as in `{name}={example}`, but got {value!r}.")
+        raise SpecError(f"{name} must be a dict, as in `{name}={example}`, but got {shown(value)}.")
     for key, item in value.items():
         if not isinstance(key, str) or not key.isascii() or not key.isidentifier():
-            raise SpecError(f"{name} must name variables of a shell (letters, digits and _), but it names {key!r}.")
-        if not isinstance(item, str) or "\0" in item:
-            # The value is not shown: it may be a secret.
+            raise SpecError(
+                f"{name} must name variables of a shell (letters, digits and _), but it names {shown(key)}."
+            )
+        # The value is not shown: it may be a secret.
+        if isinstance(item, str) and any(each == "\0" or "\ud800" <= each <= "\udfff" for each in item):
+            raise SpecError(f"{name} gives {key} a text that no variable can have: it has a NUL or a lone surrogate.")
+        if not isinstance(item, str):
             raise SpecError(f"{name} must give {key} a text, but it gives {type(item).__name__}; write {key}='...'.")
     return FrozenMap(value)

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
+from skyward import limits
+from skyward.errors import SpecError
 from skyward.specs import FrozenMap
 from skyward.specs.needs import capability_set, resource_map
+from skyward.values import seconds
 
 if TYPE_CHECKING:
     from skyward.compute import On
@@ -49,7 +52,9 @@ def duration(text: str) -> float:
 def lifetime(text: str) -> float:
     """Seconds, as for `duration`, or 0."""
     number, unit = _parts(_DURATION, text)
-    return float(number) * _SECONDS[(unit or "s").lower()]
+    found = float(number) * _SECONDS[(unit or "s").lower()]
+    seconds(found, "a duration", zero=True)
+    return found
 
 
 def size(text: str) -> int:
@@ -58,7 +63,10 @@ def size(text: str) -> int:
     scale = _BYTES[prefix.lower()]
     if unit and prefix and not binary:
         scale = 1000 ** (scale.bit_length() // 10)
-    return int(float(number) * scale)
+    found = float(number) * scale
+    if found > limits.GB * 1e9:
+        raise SpecError(f"a size must be at most {limits.GB:,} GB, but got {text}: lower it.")
+    return int(found)
 
 
 def gigabytes(text: str) -> float:

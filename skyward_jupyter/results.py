@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from skyward.errors import RemoteTraceback
+from skyward.control.missing import with_fix
 from skyward.wire.notebook import Side, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
@@ -114,14 +114,8 @@ class _Home:
 
     def error(self) -> BaseException | None:
         """What the cell raised, of its own type, with the traceback of the node as its cause."""
-        failure, packed = self._result.failure, self._result.error
-        if failure is None:
-            return None
-        error = None if packed is None else _opened(packed, self._side, frozenset())
-        if not isinstance(error, BaseException):
-            return failure.rebuild()
-        error.__cause__ = RemoteTraceback(failure.render())
-        return error
+        failure = self._result.failure
+        return None if failure is None else with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side)))
 
     def values(self) -> dict[str, Any]:
         """By name, what the cell bound or changed."""

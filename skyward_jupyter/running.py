@@ -160,7 +160,8 @@ class CellRunner:
         try:
             # One by one: those that were sent before an interrupt are stopped below.
             pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
-            runs.extend(compute.start(pending, on=options.on, sink=sink) for pending in pendings)
+            for pending in pendings:
+                compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:

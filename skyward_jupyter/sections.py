@@ -64,6 +64,9 @@ class NodeSections:
             self._of(node).display(data, metadata, display_id, update)
         self.refresh()
 
+    def task_ended(self, node: int) -> None:
+        """Nothing waits here for the end of a line."""
+
     def refresh(self) -> None:
         """Draw what has changed, unless that was done just now."""
         if self._live and time.monotonic() >= self._draw_from:

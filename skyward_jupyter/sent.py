@@ -127,7 +127,7 @@ def _result(run: "Run[CellResult]") -> CellResult:
     try:
         return run.future.result()
     except TaskError as error:
-        return CellResult(Harvest(), capture_failure(reworded(error)), None, run.nodes[-1] if run.nodes else 0)
+        return CellResult(Harvest(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
 
 
 def _hide_assignment(error: BaseException) -> None:

@@ -1,12 +1,16 @@
 """What nodes print and display, put into the cell that asked for it."""
 
 import sys
+import time
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward.console import live_columns
+from skyward.lines import LabelledLines
+from skyward.reporting.screen import screen
 from skyward.worker.display import CLEAR_MIME
 
 if TYPE_CHECKING:
@@ -17,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["CellSink"]
 
 type StreamName = Literal["stdout", "stderr"]
-
-_LONGEST_LINE = 65536
 
 
 class CellSink:
@@ -46,16 +48,16 @@ class CellSink:
         self._label = label
         self._before = before
         self._context: Context = copy_context()
-        self._begun: dict[tuple[int, StreamName], str] = {}
+        self._lines = LabelledLines(time.monotonic) if label else None
         self._lock = Lock()
 
     def output(self, node: int, stream: StreamName, text: str) -> None:
         """Write what a node wrote: at once, or, with labels, up to its last whole line."""
-        if self._label:
-            with self._lock:
-                text = self._labelled(node, stream, text)
-        if text:
+        if self._lines is None:
             self._put(stream, text)
+            return
+        with self._lock:
+            self._put(stream, self._lines.add(node, stream, text, columns=self._columns))
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
@@ -71,7 +73,7 @@ class CellSink:
             if set(data) == {"text/plain"} and "\n" not in data["text/plain"]:
                 self.output(node, "stdout", f"{data['text/plain']}\n")
                 return
-            self.output(node, "stdout", "\n" if (node, "stdout") in self._begun else "")
+            self.output(node, "stdout", "\n" if self._lines is not None and self._lines.begun(node, "stdout") else "")
             self._put("stdout", f"[node {node}]\n")
         if self._tape is not None:
             self._tape.display(data, metadata, display_id, update)
@@ -85,27 +87,28 @@ class CellSink:
     def refresh(self) -> None:
         """Nothing is put together here, so there is nothing to do."""
 
-    def finish(self) -> None:
-        """Write what stands on lines that were not ended."""
-        with self._lock:
-            rest, self._begun = self._begun, {}
-        for (node, stream), text in rest.items():
-            self._put(stream, f"[node {node}] {_last_version(text)}\n")
+    def task_ended(self, node: int) -> None:
+        """Write what stands on lines of a node that were not ended."""
+        self.finish(node)
+
+    def finish(self, node: int | None = None) -> None:
+        """Write what stands on lines that were not ended, those of one node or all."""
+        if self._lines is not None:
+            with self._lock:
+                for stream, text in self._lines.finish(node, columns=self._columns).items():
+                    self._put(stream, text)
+
+    @property
+    def _columns(self) -> int:
+        """Characters of a live line; 0 where there is none, as on a tape."""
+        return 0 if self._tape is not None else live_columns(sys.stdout)
 
     def _put(self, stream: StreamName, text: str) -> None:
+        if not text:
+            return
         if self._tape is not None:
             self._tape.text(stream, text)
         self._run(partial(_write, stream, text))
-
-    def _labelled(self, node: int, stream: StreamName, text: str) -> str:
-        whole, newline, rest = (self._begun.pop((node, stream), "") + text).rpartition("\n")
-        if len(rest) > _LONGEST_LINE:
-            whole, newline, rest = whole + newline + rest, "\n", ""
-        if rest:
-            self._begun[node, stream] = rest
-        if not newline:
-            return ""
-        return "".join(f"[node {node}] {_last_version(line)}\n" for line in whole.split("\n"))
 
     def _run(self, write: Callable[[], object]) -> None:
         def in_cell() -> None:
@@ -118,13 +121,7 @@ class CellSink:
         self._context.copy().run(in_cell)
 
 
-def _last_version(line: str) -> str:
-    r"""What is left of a line that was overwritten with `\r`."""
-    return line.rstrip("\r").rpartition("\r")[2]
-
-
 def _write(stream: StreamName, text: str) -> None:
     target = sys.stdout if stream == "stdout" else sys.stderr
-    target.write(text)
-    if target.isatty():  # a notebook sends what was written a few times a second, and to wait for that is slow
-        target.flush()
+    # A notebook sends what was written a few times a second, and to wait for that is slow.
+    screen.write(target, text, flush=target is not None and target.isatty())

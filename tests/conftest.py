@@ -3,9 +3,11 @@
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +66,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Togeth
     return _Together(config, log)
 
 
+@pytest.fixture(autouse=True)
+def _sigint_interrupts() -> Iterator[None]:
+    """Have SIGINT raise `KeyboardInterrupt`: under `nohup make test &` the shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @dataclass(frozen=True, slots=True)
 class Traces:
     """What this process has running or open, each with the words a failure names it in."""
@@ -77,14 +87,9 @@ class Traces:
     def now(cls) -> "Traces":
         """Look."""
         me = psutil.Process()
-        processes: dict[object, str] = {}
-        for child in me.children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
-                if child.status() != psutil.STATUS_ZOMBIE:
-                    processes[child] = f"process {child.pid}: {' '.join(child.cmdline())}"
         return cls(
             threads={t: f"thread {t.name}" for t in threading.enumerate() if not t.name.startswith(_STAYS)},
-            processes=processes,
+            processes={key: f"process {process.pid}: {key[1]}" for key, process in _processes().items()},
             ports={
                 (c.laddr.ip, c.laddr.port): f"listening port {c.laddr.ip}:{c.laddr.port}"
                 for c in me.net_connections(kind="inet")
@@ -99,6 +104,32 @@ class Traces:
         return [words for now, then in kinds for key, words in now.items() if key not in then]
 
 
+def _processes() -> dict[tuple[int, str, int], psutil.Process]:
+    """The processes that come from this one: by parent, command, and how many such there are.
+
+    So the next `sleep` of a script that runs for longer than a test is not taken for one that the test has left. Nor is
+    the process of a slot, while its worker is there: one that a test has killed starts again when the test is over.
+    """
+    found: dict[tuple[int, str, int], psutil.Process] = {}
+    count: Counter[tuple[int, str]] = Counter()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if process.status() != psutil.STATUS_ZOMBIE and not _is_of_a_worker(process):
+                kind = process.ppid(), " ".join(process.cmdline())
+                found[*kind, count[kind]] = process
+                count[kind] += 1
+    return found
+
+
+def _is_of_a_worker(process: psutil.Process) -> bool:
+    parent = process.parent()
+    return (
+        "skyward.worker.child" in process.cmdline()
+        and parent is not None
+        and "skyward.worker.supervisor" in parent.cmdline()  # a supervisor itself does not say so
+    )
+
+
 def _own_files() -> Iterator[Path]:
     """What a pool writes: while it is open, and no longer."""
     yield from Path(tempfile.gettempdir()).glob("skyward-*")
@@ -107,8 +138,8 @@ def _own_files() -> Iterator[Path]:
 
 def end_processes_since(before: Traces) -> None:
     """End what a failure has named, so that no later test and no end of the run waits for it."""
-    for process in psutil.Process().children(recursive=True):
-        if process not in before.processes:
+    for key, process in _processes().items():
+        if key not in before.processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 

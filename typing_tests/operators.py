@@ -133,6 +133,13 @@ def groups(pool: sky.Compute) -> None:
     _ = train(1) & name  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
 
 
+def mapped(pool: sky.Compute) -> None:
+    assert_type(pool.map(train, [1, 2]), list[float])
+    assert_type(pool.map(str, [1, 2]), list[str])
+    assert_type(pool.map(heavy, iter([1])), list[bytes])
+    pool.map(heavy, ["1"])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def gathered(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
     assert_type(sky.gather(*tasks) >> pool, tuple[float, ...])
     assert_type(sky.gather(*tasks, stream=False) >> pool, tuple[float, ...])

@@ -97,7 +97,7 @@ def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
     for specs in pool.groups.values():
         asking = background.run(asyncio.wait_for(find_offers(specs, pool.options.selection), PATIENCE))
         try:
-            found = asking.result()
+            found = asking.result().offered
         except TimeoutError:
             raise UsageError(f"No provider said within {PATIENCE:.0f} s what it has on offer; try again.") from None
         offers += [OfferView(str(each.place), each.place.hourly_price) for each in found]

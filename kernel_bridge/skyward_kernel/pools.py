@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.config.pools import configured_values
+from skyward.control.forked import is_forked
 from skyward.errors import ProvisioningError, SpecError, UsageError
 from skyward.opened import say
 from skyward.specs import Nodes, NodesLike, OptionFields
@@ -342,6 +343,8 @@ def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
 
 
 def _end(pools: PoolManager) -> None:
+    if is_forked():
+        return  # they are of the kernel that this process was forked from
     try:
         pools.close_all()
     except ProvisioningError as error:

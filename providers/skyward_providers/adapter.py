@@ -17,10 +17,20 @@ from typing import TYPE_CHECKING, Any, Self
 from skyward.errors import NoOffersError, ProvisioningError, SpecError
 from skyward.link.adapter_server import AdapterServer
 from skyward.link.adapters import SILENCE, Wanted
-from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
+from skyward.provider import (
+    SETUP_FIELDS,
+    ActsOn,
+    Cluster,
+    Instance,
+    InstanceType,
+    LocalAccess,
+    Offer,
+    Provider,
+    not_acted_on,
+)
 from skyward.specs import Spec
 from skyward.specs.needs import Needs
-from skyward.values import number, of_type
+from skyward.values import of_type, seconds, shown
 from skyward.wire.adapter import Heartbeat, Malformed, StartWorkerGroup, encode
 
 __all__ = ["TOKEN_VARIABLE", "Adapter", "parse_address"]
@@ -78,8 +88,8 @@ class Adapter:
         if not isinstance(token, str) or len(token) < _TOKEN_LENGTH:
             raise SpecError(f"token must be a text of at least {_TOKEN_LENGTH} characters that nobody can guess.")
         object.__setattr__(self, "token", token)
-        number(self.connect_timeout, "connect_timeout", zero=True)
-        number(self.silence, "silence")
+        seconds(self.connect_timeout, "connect_timeout", zero=True)
+        seconds(self.silence, "silence")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The token is a secret, and is not written down."""
@@ -89,6 +99,12 @@ class Adapter:
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "adapter"
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """The fields of a spec that have an effect."""
+        fields = {"accelerator", "vcpus", "memory_gb"} | SETUP_FIELDS
+        return ActsOn(frozenset(fields), "Adapters decide what their nodes are like")
 
     @property
     def address(self) -> str:
@@ -122,9 +138,9 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
     of_type(text, name, str, f"{name}='127.0.0.1:7070'")
     host, _, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
-    known = port.isascii() and port.isdigit() and int(port[:6]) < 65536
+    known = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536
     if not bare or not known or any(each.isspace() for each in text) or (":" in bare and bare == host):
-        raise SpecError(f"{name} must be 'host:port', such as '127.0.0.1:7070', but got {text!r}.")
+        raise SpecError(f"{name} must be 'host:port', such as '127.0.0.1:7070', but got {shown(text)}.")
     return bare, int(port)
 
 
@@ -303,18 +319,18 @@ def _offer(said: Heartbeat) -> Offer:
         memory_gb=said.resources.get("memory", 0.0),
         accelerator_count=said.resources.get("GPU", 0.0),
     )
-    return Offer(said.adapter_id, kind, on_demand_price=said.hourly_price, region="adapter")
+    return Offer(said.adapter_id, kind, on_demand_price=said.hourly_price, region="adapter", open_ended=True)
+
+
+_ON_LOCAL = frozenset({"image.includes", "image.excludes", "image.shell_vars", "image.bootstrap_timeout"})
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:
-    asked = {
-        "disk_gb": spec.disk_gb is not None,
-        "architecture": spec.architecture is not None,
-        "region": spec.region is not None,
-        "volumes": bool(spec.volumes),
-    }
-    ignored = [name for name, given in asked.items() if given]
-    return (f"Adapters decide what their nodes are like; not acted on: {', '.join(ignored)}.",) if ignored else ()
+    """What depends on where an adapter has its nodes from, which is known only when they come."""
+    depends = [path for path in not_acted_on(spec, ActsOn(_ON_LOCAL, "")) if path in SETUP_FIELDS]
+    if not depends:
+        return ()
+    return (f"Local nodes of an adapter have the packages of this process; not acted on there: {', '.join(depends)}.",)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from skyward.errors import NoOffersError, SkywardError, SpecError
+from skyward.errors import SkywardError, SpecError
 from skyward.link.adapter_server import Lines, RefusedError, dial
 from skyward.link.adapters import SILENCE
-from skyward.provider import Offer, ProviderConfig, find_provider
+from skyward.offers import Asked, no_offer_fits, rank
+from skyward.provider import ProviderConfig, acts_on, find_provider
 from skyward.specs import Spec
-from skyward.values import FrozenMap
+from skyward.values import FrozenMap, shown
 from skyward.wire.adapter import (
     Answer,
     Goodbye,
@@ -78,7 +79,12 @@ async def serve(
     """
     host, port = parse_address(connect, "connect")
     made, spec = provider.create_provider(), spec or Spec()
-    offer, spec, price = await _cheapest([each async for each in made.offers()], spec, provider.name)
+    asked = [Asked(spec, provider.name, [each async for each in made.offers()], acts_on(provider).fields)]
+    ranking = rank(asked)
+    if not ranking.candidates:
+        raise no_offer_fits(asked, ranking, {})
+    best = ranking.candidates[0]
+    offer, spec, price = best.offer, replace(spec, allocation=best.market), best.hourly_price or 0.0
     name = f"{provider.name}-{os.urandom(4).hex()}"
     kind = offer.instance_type
     resources = {"CPU": kind.vcpus, "memory": kind.memory_gb, "GPU": kind.accelerator_count, **spec.node_resources}
@@ -101,22 +107,6 @@ async def serve(
     finally:
         reason = stop.result() if stop is not None and stop.done() and not stop.cancelled() else "it ended"
         await session.end(reason, work)
-
-
-async def _cheapest(offers: Sequence[Offer], spec: Spec, provider: str) -> tuple[Offer, Spec, float]:
-    """The cheapest offer that the spec allows, the spec in its market, and the price."""
-    found = [
-        (price, market, offer)
-        for offer in offers
-        for market, price in (("on-demand", offer.on_demand_price), ("spot", offer.spot_price))
-        if price is not None
-        and (spec.max_hourly_cost is None or price <= spec.max_hourly_cost)
-        and (spec.allocation not in ("spot", "on-demand") or spec.allocation == market)
-    ]
-    if not found:
-        raise NoOffersError(f"No machine on offer from {provider} fits the spec; ask for less, or pay more.")
-    price, market, offer = min(found, key=lambda each: each[0])
-    return offer, replace(spec, allocation="spot" if market == "spot" else "on-demand"), price
 
 
 class _Session:
@@ -273,7 +263,7 @@ def _values(pairs: Sequence[str], option: str) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.isidentifier():
-            raise SpecError(f"{option} must be NAME=JSON, but got {pair!r}.")
+            raise SpecError(f"{option} must be NAME=JSON, but got {shown(pair)}.")
         try:
             found[name] = json.loads(text)
         except ValueError:

@@ -21,10 +21,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skyward.errors import NoOffersError, ProvisioningError, SpecError
-from skyward.provider import Cluster, ExecAccess, Instance, InstanceType, Offer, Provider
+from skyward import limits
+from skyward.errors import ProvisioningError, SpecError
+from skyward.provider import SETUP_FIELDS, ActsOn, Cluster, ExecAccess, Instance, InstanceType, Offer, Provider
 from skyward.specs import Spec
-from skyward.values import number, of_type, strings
+from skyward.values import number, of_type, seconds, shown, strings
 from skyward_providers.container_engine import Engine, EngineError, missing
 
 __all__ = ["Container"]
@@ -93,25 +94,35 @@ class Container:
     def __post_init__(self) -> None:
         of_type(self.image, "image", str, "image='python:3.13-slim'")
         if not self.image or self.image.startswith("-"):
-            raise SpecError(f"image must name an image, such as 'python:3.13-slim', but got {self.image!r}.")
+            raise SpecError(f"image must name an image, such as 'python:3.13-slim', but got {shown(self.image)}.")
         for name in ("binary", "host", "network", "python"):
             if (value := getattr(self, name)) is not None:
                 of_type(value, name, str, f"{name}='...'")
                 if not value or value.startswith("-"):
-                    raise SpecError(f"{name} must not be empty, nor begin with '-', but got {value!r}.")
+                    raise SpecError(f"{name} must not be empty, nor begin with '-', but got {shown(value)}.")
         if not isinstance(self.container_prefix, str) or not _NAME.fullmatch(self.container_prefix):
             raise SpecError(
                 "container_prefix must be up to 21 letters, digits, '_', '.' and '-', the first a letter or digit, "
-                f"but got {self.container_prefix!r}."
+                f"but got {shown(self.container_prefix)}."
             )
         object.__setattr__(self, "options", strings(self.options, "options", "['--volume', '/data:/data']"))
-        number(self.hourly_price, "hourly_price", zero=True)
-        number(self.grace, "grace")
+        number(self.hourly_price, "hourly_price", zero=True, most=limits.USD)
+        seconds(self.grace, "grace")
 
     @property
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "container"
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """The fields of a spec that have an effect. With `python`, there is nothing to set up."""
+        fields = {"vcpus", "memory_gb", "accelerator", "architecture", "ttl"}
+        if self.python is None:
+            fields |= SETUP_FIELDS
+        elif "{python}" in self.image:
+            fields.add("image.python")
+        return ActsOn(frozenset(fields), "Containers are where their engine is, on its disk")
 
     def create_provider(self) -> Provider:
         """What drives the engine."""
@@ -127,13 +138,13 @@ class _ContainerProvider:
         """The engine's machine: what one container can have of it at most."""
         info = await self._engine.info()
         architecture: Literal["x86_64", "arm64"] = "arm64" if info.architecture == "arm64" else "x86_64"
-        kind = InstanceType(info.name, info.vcpus, round(info.memory / 2**30, 1), architecture=architecture)
-        price = self._settings.hourly_price
-        yield Offer("container", kind, on_demand_price=price, region="container", specific={"gpus": info.gpus})
+        memory = round(info.memory / 2**30, 1)
+        accelerator = "" if info.gpus else None  # the engine does not say which
+        kind = InstanceType(info.name, info.vcpus, memory, accelerator, architecture=architecture)
+        yield Offer("container", kind, on_demand_price=self._settings.hourly_price, region="container")
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
         """The image, and a network for the pool, unless there is one to join."""
-        _refuse_what_is_not_there(spec, offer)
         image = self._settings.image.replace("{python}", spec.image.resolved_python)
         await self._have_image(image)
         network = self._settings.network or f"{self._settings.container_prefix}-{_slug(pool)}"
@@ -318,32 +329,7 @@ def _slug(pool: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_.-]+", "-", pool)[-32:].strip("-.") or "pool"  # its end tells it from others
 
 
-def _refuse_what_is_not_there(spec: Spec, offer: Offer) -> None:
-    kind = offer.instance_type
-    if spec.vcpus is not None and spec.vcpus > kind.vcpus:
-        raise NoOffersError(f"The spec wants vcpus={spec.vcpus:g}, and the engine's machine has {kind.vcpus:g}.")
-    if spec.memory_gb is not None and spec.memory_gb > kind.memory_gb:
-        raise NoOffersError(
-            f"The spec wants memory_gb={spec.memory_gb:g}, and the engine's machine has {kind.memory_gb:g}."
-        )
-    if spec.architecture not in (None, kind.architecture):
-        raise NoOffersError(
-            f"The spec wants architecture={spec.architecture!r}, and the engine's machine is {kind.architecture}."
-        )
-    if spec.accelerator is not None and not offer.specific.get("gpus"):
-        raise NoOffersError(
-            f"The spec wants {spec.accelerator.name}, and the engine has no runtime for GPUs: install the NVIDIA "
-            "Container Toolkit on its machine, or ask for no accelerator."
-        )
-
-
 def _notes(spec: Spec) -> tuple[str, ...]:
-    """What of the spec an engine does not act on."""
-    asked = {"disk_gb": spec.disk_gb is not None, "region": spec.region is not None, "volumes": bool(spec.volumes)}
-    ignored = [name for name, given in asked.items() if given]
-    notes = []
-    if ignored:
-        notes.append(f"Containers are where their engine is, on its disk; not acted on: {', '.join(ignored)}.")
-    if spec.accelerator is not None:
-        notes.append("The engine does not say which GPUs it has: containers get some of them, and may share them.")
-    return tuple(notes)
+    if spec.accelerator is None:
+        return ()
+    return ("The engine does not say which GPUs it has: containers get some of them, and may share them.",)

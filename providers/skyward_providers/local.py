@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from skyward import limits
 from skyward.errors import ProvisioningError, SpecError
 from skyward.provider import (
     Access,
+    ActsOn,
     Cluster,
     ExecAccess,
     Instance,
@@ -29,7 +31,7 @@ from skyward.provider import (
     Provider,
 )
 from skyward.specs import Spec
-from skyward.values import number, whole
+from skyward.values import number, seconds, shown, whole
 
 __all__ = ["Local"]
 
@@ -45,7 +47,8 @@ class Local:
     """Worker processes on this machine, each on a loopback address and in a working directory of its own.
 
     They run the interpreter and the packages of the calling process, so the image's `python`, `pip` and `apt` and the
-    spec's hardware are not acted on; the pool says so.
+    spec's hardware are not acted on; the pool says so. What the image includes is copied for each node, and the
+    commands of its `shell_vars` are run once, as the pool opens.
 
     A price, a time to boot and failures can be made up, to see with no account what a pool makes of them.
 
@@ -68,14 +71,14 @@ class Local:
     outlives: bool = False
 
     def __post_init__(self) -> None:
-        number(self.hourly_price, "hourly_price", zero=True)
-        number(self.boot_time, "boot_time", zero=True)
+        number(self.hourly_price, "hourly_price", zero=True, most=limits.USD)
+        seconds(self.boot_time, "boot_time", zero=True)
         number(self.fail_rate, "fail_rate", zero=True)
         if self.fail_rate > 1:
-            raise SpecError(f"fail_rate must be from 0 to 1, such as 0.2, but got {self.fail_rate!r}.")
-        whole(self.seed, "seed", least=0)
+            raise SpecError(f"fail_rate must be from 0 to 1, such as 0.2, but got {shown(self.fail_rate)}.")
+        whole(self.seed, "seed", least=0, most=limits.SEED)
         if not isinstance(self.outlives, bool):
-            raise SpecError(f"outlives must be True or False, but got {self.outlives!r}.")
+            raise SpecError(f"outlives must be True or False, but got {shown(self.outlives)}.")
         if self.outlives and sys.platform != "linux":
             raise SpecError("Local nodes outlive the process that opened them on Linux only: leave outlives=True out.")
 
@@ -83,6 +86,15 @@ class Local:
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "local"
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """The fields of a spec that have an effect."""
+        fields = {"image.includes", "image.excludes", "image.shell_vars", "image.bootstrap_timeout"}
+        return ActsOn(
+            frozenset(fields | ({"ttl"} if self.outlives else set())),
+            "Local nodes run on this machine's hardware and packages",
+        )
 
     def create_provider(self) -> Provider:
         """What starts the processes' directories."""
@@ -116,7 +128,7 @@ class _LocalProvider:
         directory = os.path.join(tempfile.gettempdir(), f"skyward-{pool}")
         await asyncio.to_thread(os.makedirs, directory, 0o700, exist_ok=True)
         specific = {"directory": directory}
-        return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, specific, _notes(spec))
+        return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, specific)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Addresses and directories for `count` processes; they are started as workers of nodes."""
@@ -212,23 +224,3 @@ async def _aside[R](work: Callable[[], R]) -> R:
         return await asyncio.to_thread(work)
     except RuntimeError:  # the interpreter is ending, and lends no threads any more
         return work()
-
-
-def _notes(spec: Spec) -> tuple[str, ...]:
-    """What of the spec a local process does not act on."""
-    asked = {
-        "accelerator": spec.accelerator is not None,
-        "vcpus": spec.vcpus is not None,
-        "memory_gb": spec.memory_gb is not None,
-        "disk_gb": spec.disk_gb is not None,
-        "architecture": spec.architecture is not None,
-        "region": spec.region is not None,
-        "image.pip": bool(spec.image.pip),
-        "image.apt": bool(spec.image.apt),
-        "image.python": spec.image.python not in ("auto", ".".join(platform.python_version_tuple()[:2])),
-        "volumes": bool(spec.volumes),
-    }
-    ignored = [name for name, given in asked.items() if given]
-    if not ignored:
-        return ()
-    return (f"Local nodes run on this machine's hardware and packages; not acted on: {', '.join(ignored)}.",)

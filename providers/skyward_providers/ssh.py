@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import resource
 import secrets
 from collections import deque
@@ -11,9 +12,9 @@ from os import PathLike, fspath
 from weakref import WeakSet, WeakValueDictionary
 
 from skyward.errors import ProvisioningError, SpecError
-from skyward.provider import Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
+from skyward.provider import SETUP_FIELDS, ActsOn, Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
 from skyward.specs import Spec
-from skyward.values import number, of_type, strings
+from skyward.values import listed, of_type, seconds, strings
 
 __all__ = ["SSH"]
 
@@ -70,17 +71,23 @@ class SSH:
         for name in ("username", "directory", "python"):
             if getattr(self, name) is not None:
                 of_type(getattr(self, name), name, str, f"{name}='...'")
-        number(self.grace, "grace")
+        seconds(self.grace, "grace")
         object.__setattr__(self, "client_keys", _paths(self.client_keys))
         for name in ("known_hosts", "config"):
             if (path := getattr(self, name)) is not None:
-                of_type(path, name, (str, PathLike), f"{name}='~/.ssh/{name}'")  # type: ignore[arg-type]  # a union
+                of_type(path, name, (str, PathLike), f"{name}='~/.ssh/{name}'")
                 object.__setattr__(self, name, fspath(path))
 
     @property
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "ssh"
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """The fields of a spec that have an effect. With `python`, there is nothing to set up."""
+        fields = frozenset({"ttl"}) | (SETUP_FIELDS if self.python is None else frozenset())
+        return ActsOn(fields, "Hosts are as they are, and nothing checks what the spec says of them")
 
     def create_provider(self) -> Provider:
         """What lends the machines out."""
@@ -90,7 +97,7 @@ class SSH:
 def _paths(given: _Paths | None) -> tuple[str, ...]:
     if given is None:
         return ()
-    paths = (given,) if isinstance(given, str | PathLike) else tuple(given)
+    paths = (given,) if isinstance(given, str | PathLike) else listed(given, "client_keys", "'~/.ssh/id_ed25519'")
     for path in paths:
         if not isinstance(path, str | PathLike):
             raise SpecError(f"client_keys must hold paths of private keys, but it holds a {type(path).__name__}.")
@@ -116,8 +123,11 @@ def _parse(text: str) -> tuple[str | None, str, int | None]:
     return user or None, host, int(port) if port else None
 
 
+_PORT_DIGITS = 5
+
+
 def _port(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS else 0
 
 
 def _have_descriptors(nodes: int) -> None:
@@ -136,6 +146,20 @@ def _have_descriptors(nodes: int) -> None:
             "(`ulimit -Hn`), or ask for fewer nodes."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _check_files(settings: SSH) -> None:
+    """Check that the files which the settings name are there.
+
+    Raises:
+        SpecError: one is not.
+    """
+    config = None if settings.config == "none" else settings.config
+    named = (("known_hosts", settings.known_hosts), ("config", config))
+    keys = [("client_keys", path) for path in _paths(settings.client_keys)]
+    for field, path in (*keys, *((field, fspath(path)) for field, path in named if path is not None)):
+        if not os.path.isfile(os.path.expanduser(path)):
+            raise SpecError(f"sky.SSH names {path!r} as {field}, and there is no such file.")
 
 
 type _Host = tuple[str, int | None, str | None, str | None]
@@ -205,8 +229,8 @@ class _SSHProvider:
             machines = "machine" if hosts == 1 else "machines"
             raise SpecError(f"The pool wants {nodes} nodes, but hosts names {hosts} {machines}.")
         _have_descriptors(min(hosts, spec.nodes.ceiling))
-        notes = () if spec.region is None else ("Hosts are where they are; not acted on: region.",)
-        return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer, notes=notes)
+        _check_files(self._settings)
+        return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Machines that are free, those that were given back last coming last: what was lost is tried last.

@@ -6,7 +6,8 @@ runs commands there, and `Mismatches` tells what differs from this process in th
 
 from skyward.bootstrap.compare import Mismatches, modules_in, words_in
 from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events, read_facts
-from skyward.bootstrap.includes import Includes, collect
+from skyward.bootstrap.here import HereSetup, set_up_here
+from skyward.bootstrap.includes import Includes, check_includes, collect
 from skyward.bootstrap.plan import Plan, PluginStep, client_settings
 from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
 from skyward.bootstrap.script import script
@@ -17,6 +18,7 @@ __all__ = [
     "BootstrapError",
     "Executor",
     "Facts",
+    "HereSetup",
     "Includes",
     "Mismatches",
     "Phase",
@@ -26,6 +28,7 @@ __all__ = [
     "Ready",
     "Source",
     "bootstrap",
+    "check_includes",
     "client_settings",
     "collect",
     "find_source",
@@ -33,6 +36,7 @@ __all__ = [
     "read_events",
     "read_facts",
     "script",
+    "set_up_here",
     "words_in",
     "worker_environment",
 ]

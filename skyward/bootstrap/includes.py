@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from skyward.errors import SpecError
 
-__all__ = ["IncludedFile", "Includes", "collect"]
+__all__ = ["IncludedFile", "Includes", "check_includes", "collect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,18 @@ class Includes:
     @cached_property
     def digest(self) -> str:
         """Identity of the set, in hex; "" where it is empty."""
-        return hashlib.sha256(self.manifest.encode()).hexdigest() if self.files else ""
+        return hashlib.sha256(self.manifest.encode(errors="surrogateescape")).hexdigest() if self.files else ""
+
+
+def check_includes(includes: Sequence[str], cwd: Path | None = None) -> None:
+    """Check that every include names a file or folder.
+
+    Raises:
+        SpecError: one does not.
+    """
+    here = Path(cwd or Path.cwd())
+    for include in includes:
+        _existing(include, here)
 
 
 def collect(
@@ -62,9 +73,7 @@ def collect(
     patterns = [pattern.rstrip("/") for pattern in excludes]
     found: dict[str, IncludedFile] = {}
     for include in includes:
-        given = Path(os.path.normpath(here / Path(include).expanduser()))
-        if not given.exists():
-            raise SpecError(f"Image.includes names {include!r}, and there is no such file or folder in {here}.")
+        given = _existing(include, here)
         place = _place(given, roots)
         for path, origin in _files(given, patterns):
             file = _read(str(place / path), origin)
@@ -82,6 +91,16 @@ def collect(
                     f"Image.includes would make {clash.origin} a file, and {file.origin} one in a folder of that name."
                 )
     return Includes(tuple(found[path] for path in sorted(found)))
+
+
+def _existing(include: str, here: Path) -> Path:
+    try:
+        given = Path(os.path.normpath(here / Path(include).expanduser()))
+        if given.exists():
+            return given
+    except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, an unknown user, or NUL in it
+        raise SpecError(f"Image.includes names {include!r}, which cannot be read: {error}.") from None
+    raise SpecError(f"Image.includes names {include!r}, and there is no such file or folder in {here}.")
 
 
 def _place(given: Path, roots: Sequence[Path]) -> PurePosixPath:

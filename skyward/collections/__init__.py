@@ -4,7 +4,13 @@ On a node, `sky.dict("cache")`; on the client, `pool.dict("cache")`, or `sky.dic
 same name is the same collection everywhere. A collection comes to be with its first use, and ends with its pool.
 
 What a name stands for is kept on up to three nodes, so it survives the loss of one of three; see each for what it does
-meanwhile. Operations have a second form for `await`, as `get_async` is that of `get`.
+meanwhile. Where all nodes that kept it are gone at the same time, its content is lost: the pool had one node, which
+died; or it was idle and went down to no node. The first operation on a "strong" collection after that, of a task or of
+the client, raises `CollectionLostError`; then the collection works again, empty. An "eventual" one is empty without
+that. Barriers and locks have no content: who waits for one goes on waiting in the new nodes.
+
+An operation of the client on a pool that has no node starts one, and keeps the pool from being idle meanwhile.
+Operations have a second form for `await`, as `get_async` is that of `get`.
 """
 
 from skyward.collections.counting import Counter, Queue

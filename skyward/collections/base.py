@@ -112,7 +112,15 @@ class Collection:
             )
 
     def _start(self, verb: str, *args: Any) -> Future[Any]:
-        return self._backend.ask(Request(self.kind, self.name, verb, args, self._consistency, current_owner()))
+        started = self._backend.ask(Request(self.kind, self.name, verb, args, self._consistency, current_owner()))
+        if self._consistency is not None:
+            started.add_done_callback(self._unsettle)
+        return started
+
+    def _unsettle(self, done: Future[Any]) -> None:
+        """Forget a consistency that was refused: every handle of this name would be refused for ever."""
+        if not done.cancelled() and isinstance(done.exception(), SpecError):
+            self._consistency = None
 
     def _ask(self, verb: str, *args: Any) -> Any:
         return wait(self._start(verb, *args))

@@ -153,8 +153,8 @@ class Lock(Collection):
     def _released(self, held: bool) -> None:
         if not held:
             raise LockLostError(
-                f"Lock {self.name!r} was lost before it was released: its process was not heard of for too long, "
-                "so another may have held it meanwhile."
+                f"Lock {self.name!r} was lost before it was released: its process was not heard of for too long, or "
+                "all nodes that kept it were gone, so another may have held it meanwhile."
             )
 
     def _settings(self) -> tuple[Any, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from skyward.control.forked import begin_use, refuse_forked
+from skyward.errors import UsageError
 from skyward.wire.loop import new_event_loop
 
 __all__ = ["call", "call_soon", "loop", "on_loop", "run"]
@@ -16,12 +18,18 @@ _thread: threading.Thread | None = None
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The loop, running."""
+    """The loop, running.
+
+    Raises:
+        UsageError: this process was forked from one that had it.
+    """
     global _loop, _thread
+    refuse_forked()
     if _loop is not None and _thread is not None and _thread.is_alive():
         return _loop
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():
+            begin_use()
             _loop = new_event_loop()
             _loop.set_default_executor(ThreadPoolExecutor(2, thread_name_prefix="skyward-io"))
             _thread = threading.Thread(target=_loop.run_forever, name="skyward-loop", daemon=True)
@@ -31,7 +39,12 @@ def loop() -> asyncio.AbstractEventLoop:
 
 def run[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on the loop; its future, for other threads to wait on."""
-    return asyncio.run_coroutine_threadsafe(coroutine, loop())
+    try:
+        running = loop()
+    except UsageError:
+        coroutine.close()
+        raise
+    return asyncio.run_coroutine_threadsafe(coroutine, running)
 
 
 def call_soon(call: Callable[..., object], *args: object) -> None:
@@ -40,7 +53,9 @@ def call_soon(call: Callable[..., object], *args: object) -> None:
 
 
 def call[T](function: Callable[[], T]) -> T:
-    """What `function` gives on the loop; waits for it."""
+    """What `function` gives on the loop; waits for it. On the loop, as in a callback of a task's future, calls it."""
+    if on_loop():
+        return function()
 
     async def called() -> T:
         return function()

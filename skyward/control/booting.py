@@ -5,7 +5,7 @@ Keeps what it is told, and decides nothing. Lives on the library's loop.
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
@@ -14,7 +14,7 @@ from typing import Protocol
 from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
 
-__all__ = ["Boot", "Boots", "Failure", "UsualTimes"]
+__all__ = ["REQUESTED", "Boot", "Boots", "Failure", "UsualTimes"]
 
 SAMPLES = 9
 """Starts that count for what is usual: the latest ones on record, and so many of one pool at most."""
@@ -77,10 +77,15 @@ class UsualTimes:
                 self._record.add_took(provider, image, seconds, SAMPLES)
 
 
+type OnPhase = Callable[["Boot", str, float | None], object]
+"""Is told that a start has begun a phase; or, with the seconds that it took, completed one."""
+
+
 class Boot:
     """The start of one machine.
 
     Attributes:
+        on_phase: is told of its phases.
         phase: what it is doing, and since when on the steady clock.
         image: identity of the image that it gets; empty where its environment is there already.
         took: seconds that its phases took, those that were over at once left out.
@@ -89,6 +94,7 @@ class Boot:
     def __init__(self, rank: int, machine: int) -> None:
         self.rank = rank
         self.machine = machine
+        self.on_phase: OnPhase | None = None
         self.phase = ""
         self.since = time.monotonic()
         self.image = ""
@@ -104,6 +110,8 @@ class Boot:
                 self.took[self.phase] = self.took.get(self.phase, 0.0) + now - self.since
             self.phase, self.since = phase, now
             self._note(phase)
+            if self.on_phase is not None:
+                self.on_phase(self, phase, None)
         return phase
 
     def heard(self, event: PhaseEvent) -> str:
@@ -113,11 +121,17 @@ class Boot:
                 return self.enter(event.phase)
             case "completed":
                 self._note(f"{event.phase}: done in {event.elapsed:.1f} s")
+                self._completed(event.phase, event.elapsed)
             case "skipped":
                 self._note(f"{event.phase}: nothing to do")
+                self._completed(event.phase, 0.0)
             case "failed":
                 pass  # which is told with all that it printed
         return self.phase
+
+    def _completed(self, phase: str, elapsed: float) -> None:
+        if self.on_phase is not None:
+            self.on_phase(self, phase, elapsed)
 
     def failed(self, reason: str, log: str) -> None:
         """It is over. `log`: all that is known of what it said, where that is more than the reason tells."""
@@ -166,15 +180,18 @@ class Boots:
     Attributes:
         usual: how long phases usually take.
         failures: what the latest start of a rank ended with, where it failed and no other was better since.
+        on_phase: is told of the phases of every start.
     """
 
     def __init__(self, record: Durations) -> None:
         self.usual = UsualTimes(record)
         self.failures: dict[int, Failure] = {}
+        self.on_phase: OnPhase | None = None
         self._starts: OrderedDict[int, deque[Boot]] = OrderedDict()
 
     def begin(self, boot: Boot) -> None:
         """A machine is about to become the node of a rank."""
+        boot.on_phase = self.on_phase
         self._starts.setdefault(boot.rank, deque(maxlen=STARTS)).append(boot)
         self._starts.move_to_end(boot.rank)
 
@@ -210,6 +227,10 @@ class Boots:
             self._starts.popitem(last=False)
         first, *lines = reason.strip().splitlines()
         self.failures[rank] = Failure(phase, first.removesuffix(":"), tuple(lines[-3:]), time.monotonic())
+
+    def phase(self, rank: int, machine: int) -> str:
+        """The phase that the start of a machine is in, or ended in."""
+        return next((boot.phase for boot in self._starts.get(rank, ()) if boot.machine == machine), REQUESTED)
 
     def log(self, rank: int) -> str:
         """What the node of a rank has said while it started, the last few times; empty where it never did."""

@@ -78,14 +78,15 @@ class DecisionLog:
         self._events: deque[DecisionEvent] = deque(maxlen=kept)
         self.total = 0
 
-    def add(self, event: DecisionEvent) -> None:
-        """Keep a decision."""
+    def add(self, event: DecisionEvent) -> DecisionEvent:
+        """Keep a decision, and return it as it is kept: with its number, and how often it was made in a row."""
         self.total += 1
         last = self._events[-1] if self._events else None
         if last is not None and event.held_back and last.held_back and last.after == event.after:
             self._events[-1] = replace(event, times=last.times + 1, number=last.number)
         else:
             self._events.append(replace(event, number=last.number + 1 if last is not None else 1))
+        return self._events[-1]
 
     def __len__(self) -> int:
         return len(self._events)

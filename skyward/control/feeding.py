@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from skyward.control import background
-from skyward.control import task_messages as tasks
 from skyward.control.node import Node
 from skyward.control.work import Work
+from skyward.link.bulk import NodeFullError
 from skyward.wire.messages import Feed
 
 __all__ = ["Feeding"]
@@ -18,7 +18,7 @@ class Feeding:
 
     Args:
         node_of: the node that a task was sent to last.
-        tell: tells the control plane.
+        not_fed: told of what did not get to its node, and why.
         delivered: told of each task whose input was consumed.
         spawn: runs a coroutine for as long as the pool is open.
     """
@@ -26,12 +26,12 @@ class Feeding:
     def __init__(
         self,
         node_of: Callable[[int], Node | None],
-        tell: Callable[[tasks.Ended], None],
+        not_fed: Callable[[Node, Work, ConnectionError | NodeFullError], None],
         delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._node_of = node_of
-        self._tell = tell
+        self._not_fed = not_fed
         self._delivered = delivered
         self._spawn = spawn
 
@@ -61,6 +61,6 @@ class Feeding:
             try:
                 async with node.shipped(blobs):
                     node.tell(Feed(work.task, index, payloads, last, failure.payload if failure else None))
-            except ConnectionError:  # what was taken is gone, and the task cannot go on without it
+            except (ConnectionError, NodeFullError) as error:  # the task cannot go on without what was taken
                 node.stop_task(work.task)
-                self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0))
+                self._not_fed(node, work, error)

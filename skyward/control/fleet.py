@@ -12,14 +12,18 @@ from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
+from skyward.control.task_messages import Overdue
 from skyward.errors import ProvisioningError
 from skyward.provider import LocalAccess
-from skyward.wire.messages import Clustered, Event, Fetched, Peered, Reported, Topology
+from skyward.wire.messages import Clustered, Event, Fetched, Kept, Peered, Reported, Told, Topology
 
 if TYPE_CHECKING:
     from skyward.provider import Instance
 
 __all__ = ["Fleet"]
+
+STRAYS_WITHIN = 15.0
+"""Seconds that closing a pool waits for machines that are out of reach and may still run a worker."""
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +47,7 @@ class Fleet:
     def __init__(
         self,
         launchers: Mapping[str, Launcher],
-        tell: Callable[[WorldMessage], None],
+        tell: Callable[[WorldMessage | Overdue], None],
         heard: Callable[[Node, Event], None],
         clustering: Clustering | None,
         reported: Callable[[Node, Reported], None],
@@ -63,6 +67,7 @@ class Fleet:
         self._asked: set[int] = set()
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._strays: set[asyncio.Task[None]] = set()
 
     def do(self, effect: machines.Effect, total: int) -> None:
         """Carry out what was decided. `total`: nodes that are wanted."""
@@ -105,10 +110,31 @@ class Fleet:
         for unclosed in await asyncio.gather(*closing, return_exceptions=True):
             if unclosed is not None:
                 _logger.warning("a node did not end in order: %s", unclosed)
+        for machine, node in self._brought_up.items():
+            self._end_stray(machine, node)
         self.nodes.clear()
         self._brought_up.clear()
-        if not leave:
-            await self._tear_down()
+        try:
+            if not leave:
+                await self._tear_down()
+        finally:
+            await self._end_strays()
+
+    def _end_stray(self, machine: int, node: Node) -> None:
+        """End the worker of a closed node that was out of reach, as soon as its machine is there again."""
+        if node.stray:
+            task = asyncio.get_running_loop().create_task(self._owners[machine].end_stray(node))
+            self._strays.add(task)
+            task.add_done_callback(self._strays.discard)
+
+    async def _end_strays(self) -> None:
+        """Wait a while for machines that are out of reach, so that an outage that ends now leaves no worker there."""
+        if self._strays:
+            await asyncio.wait(self._strays, timeout=STRAYS_WITHIN)
+        for task in tuple(self._strays):
+            task.cancel()
+            _logger.warning("a worker is out of reach and may still run; it ends itself when its lease is over")
+        await asyncio.gather(*self._strays, return_exceptions=True)
 
     async def _tear_down(self) -> None:
         launchers = self._launchers.values()
@@ -141,6 +167,7 @@ class Fleet:
     async def _bring_up(self, machine: int, rank: int) -> None:
         node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
+        node.on_overdue = self._on_overdue
         if not isinstance(node.instance.access, LocalAccess):
             node.on_code = self._differences.look
         was_there = node.standing is not None
@@ -165,15 +192,16 @@ class Fleet:
         if starting is not None and not starting.done():
             starting.cancel()
             await asyncio.wait([starting])
-        node, instance = self._brought_up.pop(machine, None), self._instances.get(machine)
+        node, instance = self._brought_up.get(machine), self._instances.get(machine)
         try:
             if node is not None:
                 self._differences.forget(node)
                 if self.clustering is not None:
                     await self.clustering.leave(node)
                 await node.close()
-                if node.stray:
-                    self._spawn(self._owners[machine].end_stray(node))
+                # Not before: where this is cancelled, `close` goes on with it.
+                if self._brought_up.pop(machine, None) is not None:
+                    self._end_stray(machine, node)
             if instance is not None:
                 await self._owners[machine].terminate(instance)
         except Exception:
@@ -186,10 +214,14 @@ class Fleet:
     def _on_event(self, node: Node, event: Event) -> None:
         if isinstance(event, Reported):
             self._reported(node, event)
-        elif not isinstance(event, Clustered | Peered | Fetched):
+        elif not isinstance(event, Clustered | Kept | Told | Peered | Fetched):
             self._heard(node, event)
         elif self.clustering is not None:
             self.clustering.heard(node, event)
+
+    def _on_overdue(self, node: Node, tasks: tuple[int, ...], reason: str) -> None:
+        if self.nodes.get(node.rank) is node:
+            self._tell(Overdue(tasks, node.rank, f"node {node.rank} was ended: {reason}"))
 
     def _on_lost(self, node: Node, reason: str) -> None:
         if self.clustering is not None:

@@ -1,20 +1,38 @@
 """What the nodes of a pool say, brought to the tasks it is about."""
 
 import asyncio
+import logging
 import pickle
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 from skyward.console import ConsoleSink
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.log import Log
 from skyward.control.work import Arrived, Work
-from skyward.errors import RemoteError
+from skyward.errors import RemoteError, TooLargeError
+from skyward.link.bulk import NodeFullError
 from skyward.wire.failure import capture_failure
-from skyward.wire.messages import Blob, Display, Drop, Event, Finished, Need, Output, Started, Yielded
+from skyward.wire.messages import (
+    Blob,
+    Cancel,
+    Display,
+    Drop,
+    Ending,
+    Event,
+    Finished,
+    Need,
+    Output,
+    Paused,
+    Payload,
+    Started,
+    Yielded,
+)
 from skyward.wire.payload import blobs_of, encode
 
 if TYPE_CHECKING:
@@ -22,6 +40,11 @@ if TYPE_CHECKING:
     from skyward.control.work import Sink
 
 __all__ = ["Hearing"]
+
+_NOTICED_WITHIN = 2.0
+"""Seconds within which a node that has died is known to be lost, unless its link is what broke."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Hearing:
@@ -52,7 +75,8 @@ class Hearing:
     ) -> None:
         self.works = works
         self.arrived: dict[int, Arrived] = {}
-        self.sink: Sink = ConsoleSink(label=True)
+        self.sink = ConsoleSink(label=True)
+        self._failed: WeakSet[Sink] = WeakSet()
         self.log = Log()
         self.closing = False
         self._node_at = node_at
@@ -66,38 +90,119 @@ class Hearing:
         if (self.closing or self._node_at(node.rank) is not node) and not isinstance(event, Output | Display):
             return
         work = self.works.get(event.task)
+        try:
+            self._take(node, event, work)
+        except Exception as error:  # of one event: those behind it are of other tasks
+            self._fail(node, event, error)
+
+    def _fail(self, node: "Node", event: Event, error: Exception) -> None:
+        """End the task of an event that could not be handled, and stop it on its node."""
+        _logger.error("the event %s of node %s failed here", type(event).__name__, node.rank, exc_info=error)
+        if (work := self.works.get(event.task)) is not None:
+            node.tell(Cancel(event.task))
+            work.error = "RemoteError"
+            self.arrived[event.task] = _not_brought(error)
+            self._tell(tasks.Ended(event.task, node.rank, "error", 0.0))
+
+    def _take(self, node: "Node", event: Event, work: Work | None) -> None:
         match event:
             case Finished():
                 self._on_finished(node, event, work)
             case Output(task, stream, text):
                 self.log.add(node.rank, node.machine, event, time.time())
                 self._wrote(node.rank, task, stream, text)
-                (self.sink if work is None else work.sink).output(node.rank, stream, text)
+                sink = self.sink if work is None else work.sink
+                self._show(sink, lambda: sink.output(node.rank, stream, text))
             case Yielded(_, items) if work is not None and work.stream is not None:
                 work.yielded += len(items)
                 work.stream.arrive(items)
                 self._delivered(event.task)
+            case Paused(_, credited) if work is not None and work.stream is not None:
+                work.stream.pause(credited)
             case Started():
                 self._tell(tasks.Started(event.task))
+            case Ending():
+                self._tell(tasks.NodeDraining(node.rank))
             case Need(_, index, count) if work is not None and work.feeders:
                 work.feeders[index].grant(count)
             case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
                 data, metadata, display_id, update = pickle.loads(payload.data)
-                work.sink.display(node.rank, data, metadata, display_id, update)
+                shown = work.sink
+                self._show(shown, lambda: shown.display(node.rank, data, metadata, display_id, update))
+            case Yielded(_, items):
+                if blobs := blobs_of(items):
+                    node.tell(Drop(tuple(blob.key for blob in blobs)))
             case _:
                 pass  # of a task that is over here
 
+    def not_sent(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
+        """A task did not get to its node."""
+        if isinstance(error, ConnectionError):
+            self._spawn(self._not_moved(node, work.task, 0.0))
+        else:
+            self._no_room(node, work, error)
+
+    def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
+        """Part of what a task is fed did not get to its node, where it was stopped."""
+        if isinstance(error, ConnectionError):
+            self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0))
+        else:
+            self._no_room(node, work, error)
+
+    def _no_room(self, node: "Node", work: Work, error: NodeFullError) -> None:
+        failed = TooLargeError(
+            f"Node {node.rank} has no memory for what is sent to {work.code.name}(): {error}. Send it less at a time, "
+            "or use nodes with more memory."
+        )
+        self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, type(failed).__name__), _failed(failed), work)
+
+    async def _not_moved(self, node: "Node", task: int, seconds: float) -> None:
+        """Data of a task did not get through: it runs again, elsewhere if its node is lost.
+
+        A transfer that breaks is the first sign of a lost node. Tasks sent there until that is known would use up their
+        attempts in no time.
+        """
+        if not await node.lost_within(_NOTICED_WITHIN) and self._node_at(node.rank) in (node, None):
+            self._tell(tasks.Ended(task, node.rank, "lost", seconds))
+
+    def _show(self, sink: "Sink", show: Callable[[], None]) -> None:
+        """Give a sink something. One that fails is given nothing any more: its output is in the log of the pool."""
+        if sink in self._failed:
+            return
+        try:
+            show()
+        except BaseException as error:  # whatever `sys.stdout` is here: it must not end the loop
+            self._failed.add(sink)
+            why = f"{type(error).__name__}: {error}"
+            _logger.warning("output of tasks cannot be shown here any more (%s); pool.logs() has it", why)
+
+    def task_ended(self, work: Work) -> None:
+        """A task is over for its caller: write what it left unfinished, before the caller knows."""
+        for rank in dict.fromkeys(work.nodes):
+            self._show(work.sink, partial(work.sink.task_ended, rank))
+
     def close(self) -> None:
         """Nobody will say anything any more."""
+        self._show(self.sink, self.sink.flush)
         self.works.clear()
         self.log.close()
 
     def _on_finished(self, node: "Node", event: Finished, work: Work | None) -> None:
         payload = event.payload
+        if work is not None and work.timeout is not None and event.seconds > work.timeout:
+            event, payload = self._too_late(node, event), Payload(b"")
         if isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload])):
             self._spawn(self._fetch_result(node, event, blobs_of([payload])))
         else:
             self._ended(node, event, Arrived(payload), work)
+
+    def _too_late(self, node: "Node", event: Finished) -> Finished:
+        """Return the end of a task that ran past its timeout: what it returned or raised after that is dropped."""
+        if event.outcome not in ("value", "error"):
+            return event
+        if keys := tuple(blob.key for blob in blobs_of([event.payload])):
+            node.tell(Drop(keys))
+        return replace(event, outcome="timeout", payload=Payload(b""))
 
     async def _fetch_result(self, node: "Node", event: Finished, blobs: list[Blob]) -> None:
         """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
@@ -106,10 +211,10 @@ class Hearing:
             for blob in blobs:
                 fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
         except ConnectionError:
-            self._tell(tasks.Ended(event.task, node.rank, "lost", event.seconds))
+            await self._not_moved(node, event.task, event.seconds)
             return
         except Exception as error:
-            event, arrived = replace(event, outcome="error"), _not_brought(error)
+            event, arrived = replace(event, outcome="error", error="RemoteError"), _not_brought(error)
         else:
             arrived = Arrived(event.payload, fetched)
         node.tell(Drop(tuple(blob.key for blob in blobs)))
@@ -117,7 +222,7 @@ class Hearing:
 
     def _ended(self, node: "Node", event: Finished, arrived: Arrived, work: Work | None) -> None:
         if work is not None:
-            work.seconds = event.seconds
+            work.seconds, work.error = event.seconds, event.error
             self.arrived[event.task] = arrived
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
 
@@ -127,5 +232,9 @@ def _not_brought(error: Exception) -> Arrived:
     kind = type(error).__name__
     failed = RemoteError(f"What came of the task could not be brought here: {kind}: {error}.", kind)
     failed.__cause__ = error
-    outgoing = encode(capture_failure(failed))
+    return _failed(failed)
+
+
+def _failed(error: Exception) -> Arrived:
+    outgoing = encode(capture_failure(error))
     return Arrived(outgoing.payload, outgoing.blobs)

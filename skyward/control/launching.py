@@ -4,24 +4,27 @@ import asyncio
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from skyward.bootstrap import Plan, client_settings
+from skyward.bootstrap import HereSetup, Plan, check_includes, client_settings, set_up_here
 from skyward.control.booting import Boots
 from skyward.control.costing import Terms
 from skyward.control.node import Node, OnEvent, OnLost
-from skyward.control.offered import Offered, find_offers, provider_config
+from skyward.control.offered import ASK_WITHIN, Offered, find_offers, provider_config
 from skyward.control.places import Place
 from skyward.control.roll import Roll
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.ssh_worker import end_stray
-from skyward.provider import Access, Cluster, Instance, LocalAccess, SSHAccess
+from skyward.offers import reason_of
+from skyward.provider import Access, Cluster, ExecAccess, Instance, LocalAccess, SSHAccess
 from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
 
@@ -61,6 +64,7 @@ class Launcher:
         self._workers: dict[str, WorkerEntry] = {}
         self._instances: dict[str, Place] = {}
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
+        self._setups: dict[Image, asyncio.Task[HereSetup]] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
         self._roll = roll
         self._unheard_of: set[Place] = set()
@@ -94,6 +98,11 @@ class Launcher:
         """Where the machines come from, the preferred place first."""
         return tuple(self._offers)
 
+    @property
+    def unpriced(self) -> tuple[Place, ...]:
+        """The places whose price the provider does not say."""
+        return tuple(place for place, each in self._offers.items() if not each.priced)
+
     def group(self) -> Group:
         """The group as scaling sees it. What the spec leaves open is as the offer has it."""
         offered = next(iter(self._offers.values()))
@@ -125,15 +134,51 @@ class Launcher:
         """Find what is on offer, and set up what the machines at the preferred place share.
 
         Raises:
+            SpecError: an include does not exist. That is said before anything is launched.
             NoOffersError: nothing on offer fits.
         """
-        for offered in await find_offers(self._specs, self._options.selection):
+        if not self._earlier:
+            for spec in self._specs:
+                check_includes(spec.image.includes)
+        options = self._options
+        found = await find_offers(
+            self._specs,
+            options.selection,
+            priced=options.budget is not None,
+            within=options.provision_timeout or ASK_WITHIN,
+        )
+        for offered in found.offered:
             self._offers.setdefault(offered.place, offered)
         for entry in self._earlier:
             await self._look_at(entry)
+        failures = await self._prefer_one_that_is_ready()
         preferred = next(iter(self._offers))
-        cluster = await self._cluster(preferred)
-        self.provider_name, self.notes = preferred.provider, tuple(cluster.notes)
+        self.provider_name = preferred.provider
+        self.notes = (*found.notes, *failures, *self._offers[preferred].notes, *self._clusters[preferred].notes)
+
+    async def _prefer_one_that_is_ready(self) -> list[str]:
+        """Prepare the preferred place; where its provider refuses, prefer one of another. Return what to say of those.
+
+        The places of a provider that refused come after all others, and are tried again when those have no machines.
+
+        Raises:
+            SkywardError: all providers refused; what the first one said.
+        """
+        refusals: dict[int, SkywardError] = {}
+        said: list[str] = []
+        for place in tuple(self._offers):
+            if place.position in refusals:
+                continue
+            try:
+                await self._cluster(place)
+            except SkywardError as error:
+                refusals[place.position] = error
+                self._record.torn_down(self._entries.pop(place))  # it was refused, so there is nothing
+                said.append(f"{place} is tried last, because it could not be prepared: {reason_of(error)}.")
+            else:
+                self._offers = dict(sorted(self._offers.items(), key=lambda each: each[0].position in refusals))
+                return said
+        raise next(iter(refusals.values()))
 
     async def _look_at(self, entry: ClusterEntry) -> None:
         """See which machines of another process there still are: they are the first that are given out."""
@@ -162,6 +207,9 @@ class Launcher:
                 offered = self._offers[place]
                 if place not in self._entries:
                     self._entries[place] = self._record.preparing(self._group, offered)
+                if place != next(iter(self._offers)):  # the pool tells the notes of the preferred place
+                    for note in offered.notes:
+                        _logger.warning("%s: %s", place, note)
                 cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.id)
                 self._clusters[place] = replace(cluster, tags={"skyward-pool": self._record.id})
                 self._record.prepared(self._entries[place], self._clusters[place])
@@ -256,7 +304,7 @@ class Launcher:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
         plan = await self._plan(node)
         node.boot.image = "" if plan is None else plan.image_hash
-        await node.start(self._environment(node), timeout, plan)
+        await node.start({**self._environment(node), **await self._set_up_here(node)}, timeout, plan)
         if node.standing is not None:
             self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
 
@@ -271,6 +319,21 @@ class Launcher:
             make = partial(Plan.of, image, directory=access.directory, settings=_settings(os.environ))
             self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
         return await asyncio.shield(self._plans[key])
+
+    async def _set_up_here(self, node: Node) -> Mapping[str, str]:
+        """Set up a node that is a process on this machine; return the variables that come of it."""
+        access, place = node.instance.access, self._instances[node.instance.id]
+        match access:
+            case LocalAccess(directory=directory):
+                pass
+            case ExecAccess(directory=str(directory)) if place.provider == "local":
+                pass
+            case _:
+                return {}
+        image = self._spec_of(node.instance).image
+        if image not in self._setups:
+            self._setups[image] = asyncio.get_running_loop().create_task(set_up_here(image, tuple(sys.path)))
+        return await (await asyncio.shield(self._setups[image])).environment(Path(directory), image)
 
     def _environment(self, node: Node) -> Mapping[str, str]:
         worker, spec = self._options.worker, self._spec_of(node.instance)
@@ -311,6 +374,9 @@ class Launcher:
         Raises:
             ProvisioningError: some of it may be left; it stays on record. The other places are cleared all the same.
         """
+        for setup in self._setups.values():
+            setup.cancel()  # a command of shell_vars may still run
+        await asyncio.gather(*self._setups.values(), return_exceptions=True)
         within = self._options.shutdown_timeout
         errors = []
         for place in tuple(self._entries):

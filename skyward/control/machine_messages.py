@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from skyward.control.places import Place
 
 __all__ = [
     "Activate",
     "Allocated",
+    "Cause",
     "Desired",
     "Drain",
     "DrainRefused",
@@ -124,6 +126,8 @@ type Message = Desired | Allocated | Refused | Joined | Failed | Lost | Emptied 
 
 # Effects.
 
+type Cause = Literal["lost", "failed", "refused", "removed"]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -156,15 +160,24 @@ class Drain:
     """The node of a rank takes no more tasks; it is asked for when it holds none."""
 
     rank: int
+    machine: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The node of a rank is gone. `again`: another is to take its rank."""
+    """The node of a rank is gone.
+
+    Attributes:
+        again: whether another is to take its rank.
+        machine: the machine that it had.
+        cause: whether it died, did not come up, could not be had, or was taken away.
+    """
 
     rank: int
     reason: str
     again: bool
+    machine: int = 0
+    cause: Cause = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,7 @@ class GiveUp:
     group: str
     rank: int
     reason: str
+    machine: int = 0
 
 
 type Effect = Request | Install | Activate | Drain | Left | Terminate | GiveUp

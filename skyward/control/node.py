@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any
 from skyward.bootstrap import Facts, PhaseEvent, Plan
 from skyward.control.booting import Boot
 from skyward.control.costing import FREE
+from skyward.control.deadlines import LOOK, UNHEARD, Deadlines
 from skyward.control.work import Work
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
-from skyward.link.bulk import BulkPath
+from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.hello import WorkerProcess
 from skyward.link.holdings import Holdings
 from skyward.link.launch import enter_worker, start_worker
+from skyward.link.ssh_worker import StrayWorkerError
 from skyward.provider import Instance, LocalAccess, SSHAccess
 from skyward.wire.flow import WINDOW
 from skyward.wire.messages import (
+    CODES,
     Blob,
     Cancel,
     Code,
@@ -33,11 +36,14 @@ from skyward.wire.messages import (
     Drop,
     Event,
     Farewell,
+    Finished,
     Metrics,
     Reported,
     Shutdown,
     Submit,
 )
+from skyward.wire.secrets import PASS_VARIABLE
+from skyward.wire.trust import passes
 
 if TYPE_CHECKING:
     from skyward.control.spreading import Spreading
@@ -49,7 +55,13 @@ type OnEvent = Callable[[Node, Event], None]
 type OnLost = Callable[[Node, str], None]
 
 BLOB_BUDGET = 4 * 1024**3
-"""Bytes of blobs that a node keeps for calls to come."""
+"""Bytes of blobs that a node keeps for calls to come, at most."""
+
+BLOB_SHARE = 4
+"""The same as a part of the memory of its machine: one in so many."""
+
+PAUSES = (0.2, 1.0, 4.0)
+"""Seconds between attempts to send a blob to a node that has no memory for it, while tasks there come to an end."""
 
 ENTER_WITHIN = 20.0
 """Seconds that a machine which is there already has to let us in."""
@@ -80,6 +92,7 @@ class Node:
         sent: those of them that were sent from here.
         spreading: what brings large blobs to it; None where all of them are sent from here.
         on_code: is told of a task whose function the node did not have before.
+        on_overdue: is told, before `on_lost`, which tasks are overdue on a node that does not answer, and what to say.
         measured: resources that its machine was found to have, where the provider does not know.
         metrics: what it said of its machine, oldest first.
         terms: what its tasks cost.
@@ -106,6 +119,7 @@ class Node:
         self.spreading: Spreading | None = None
         self.measured: Mapping[str, float] = {}
         self.on_code: Callable[[Node, Work], None] | None = None
+        self.on_overdue: Callable[[Node, tuple[int, ...], str], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
         self.terms = FREE
         self.stray = ""
@@ -113,10 +127,11 @@ class Node:
         self._on_lost = on_lost
         self.standing = standing
         self._purpose = standing.purpose if standing is not None else f"node {secrets.token_hex(8)}"
-        self._token = derive(self._purpose)
-        self._codes: set[bytes] = set()
+        self._seed = derive(self._purpose)
+        self._codes: OrderedDict[bytes, None] = OrderedDict()
         self._holdings = Holdings(BLOB_BUDGET)
         self._arriving: dict[bytes, asyncio.Future[Any]] = {}
+        self._leaving: dict[bytes, asyncio.Future[None]] = {}
         self._unsent: dict[int, asyncio.Future[bool]] = {}
         self._worker: WorkerProcess | None = None
         self._channel: Channel | None = None
@@ -126,6 +141,9 @@ class Node:
         self._shipping: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._deadlines: Deadlines | None = None
+        self._keeping_time: asyncio.Task[None] | None = None
 
     async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
         """Start its worker, in the environment of `plan`, or enter the one that is there; and connect to it.
@@ -139,19 +157,28 @@ class Node:
         # A local worker is never out of reach: where a connection to it breaks, it is gone.
         silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
         self.phase = self.boot.enter("worker" if isinstance(access, LocalAccess) else "connecting")
-        secret = {"SKYWARD_NODE_ID": str(self.rank), "SKYWARD_TOKEN": self._token.hex()}
+        ours, its = await asyncio.to_thread(passes, self._purpose, self._seed)  # which loads a library the first time
+        own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: its.write()}
         if self.standing is not None:
             self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
         else:
-            self._worker = await start_worker(access, {**environment, **secret}, within, plan, self._report)
+            try:
+                self._worker = await start_worker(access, {**environment, **own}, within, plan, self._report)
+            except StrayWorkerError as error:
+                if isinstance(access, SSHAccess) and access.lent:
+                    self.stray = error.directory
+                raise
         hello = self._worker.hello
         self.address = hello.address
+        self._holdings.limit(min(BLOB_BUDGET, int(hello.memory_gb * 2**30) // BLOB_SHARE or BLOB_BUDGET))
         self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
         self.phase = self.boot.enter("joining")
-        self._bulk = BulkPath(hello.bulk, self._token, f"{self.instance.id}", grace)
-        self._channel = Channel(hello.address, self._token, silence, self._heard, self._lost, dial=hello.dial)
+        self._bulk = BulkPath(hello.bulk, ours.key, f"{self.instance.id}", grace)
+        self._channel = Channel(
+            hello.address, ours.credentials, silence, self._heard, self._lost, dial=self._worker.dial
+        )
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
         if self.standing is not None:
             self._earlier = []
@@ -170,10 +197,17 @@ class Node:
                 self._keep(replace(now, at=time.time()))
             case Farewell():
                 self._silent.set()
-            case _ if self._earlier is None:
-                self._on_event(self, event)
+            case Finished(task) if self._deadlines is not None:
+                self._deadlines.ended(task, time.monotonic())
+                self._pass_on(event)
             case _:
-                self._earlier.append(event)
+                self._pass_on(event)
+
+    def _pass_on(self, event: Event) -> None:
+        if self._earlier is None:
+            self._on_event(self, event)
+        else:
+            self._earlier.append(event)
 
     def _keep(self, now: "NodeMetrics") -> None:
         self.metrics.append(now)
@@ -197,7 +231,15 @@ class Node:
     def _lost(self, reason: str) -> None:
         self._silent.set()
         if self._closing is None:
+            self._gone.set()
             self._on_lost(self, reason)
+
+    async def lost_within(self, seconds: float) -> bool:
+        """Return whether it is lost, or will be so many seconds from now."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        return self._gone.is_set()
 
     def holds(self, key: bytes) -> bool:
         """Whether a blob is, or is about to be, on the node."""
@@ -218,6 +260,10 @@ class Node:
             raise ConnectionError("the node is not connected")
         return await self._worker.reach(address)
 
+    def dial(self, address: str) -> str:
+        """Where to connect here now to reach an address of its machine that `reach` was called for."""
+        return address if self._worker is None else self._worker.dial(address)
+
     def tell(self, command: Command) -> None:
         """Send a command."""
         if self._channel is not None:
@@ -228,8 +274,14 @@ class Node:
         if self._channel is not None:
             self._channel.flush()
 
-    def submit(self, work: Work, attempt: int, share: tuple[int, int] | None, failed: Callable[[str], None]) -> None:
-        """Send a task, after the blobs it needs. `failed` is told if those do not get through."""
+    def submit(
+        self,
+        work: Work,
+        attempt: int,
+        share: tuple[int, int] | None,
+        failed: Callable[[ConnectionError | NodeFullError], None],
+    ) -> None:
+        """Send a task, after the blobs it needs. `failed` is told why if those do not get there."""
         blobs = {**work.code.outgoing.blobs, **work.call.blobs}
         if not blobs:
             self._submit(work, attempt, share)
@@ -242,10 +294,10 @@ class Node:
                     if not unsent.done():
                         self._submit(work, attempt, share)
                         self._settle_unsent(work.task, sent=True)
-            except ConnectionError as error:
+            except (ConnectionError, NodeFullError) as error:
                 if not unsent.done():
                     self._settle_unsent(work.task, sent=False)
-                    failed(str(error))
+                    failed(error)
 
         task = asyncio.get_running_loop().create_task(ship())
         self._shipping.add(task)
@@ -261,12 +313,17 @@ class Node:
 
     def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None) -> None:
         code = work.code
-        if code.digest not in self._codes:
-            self._codes.add(code.digest)
+        if code.digest in self._codes:
+            self._codes.move_to_end(code.digest)
+        else:
+            self._codes[code.digest] = None
+            if len(self._codes) > CODES:
+                self.tell(Drop((), (self._codes.popitem(last=False)[0],)))
             self.tell(Code(code.digest, code.outgoing.payload, code.name))
             if self.on_code is not None:
                 self.on_code(self, work)
         stream = work.stream is not None
+        self._keep_time(work.task, work.timeout)
         self.tell(
             Submit(
                 work.task,
@@ -282,12 +339,64 @@ class Node:
             )
         )
 
+    def _keep_time(self, task: int, timeout: float | None) -> None:
+        if self._deadlines is None:
+            self._deadlines = Deadlines(self.terms.slots)
+        self._deadlines.sent(task, timeout, time.monotonic())
+        self._watch_deadlines()
+
+    def _watch_deadlines(self) -> None:
+        if self._deadlines and (self._keeping_time is None or self._keeping_time.done()) and self._closing is None:
+            self._keeping_time = asyncio.get_running_loop().create_task(self._look_at_deadlines(self._deadlines))
+
+    async def _look_at_deadlines(self, deadlines: Deadlines) -> None:
+        """End the node where a task is overdue and it does not answer, though its machine does.
+
+        Silence is counted in looks: time in which this process did not run either is none.
+        """
+        heard, silent = None, 0.0
+        while deadlines and self._channel is not None and self._worker is not None:
+            await asyncio.sleep(LOOK)
+            heard, before = self._channel.heard, heard
+            silent = silent + LOOK if heard == before else 0.0
+            if silent < UNHEARD or not deadlines.overdue(time.monotonic()):
+                continue
+            there = await self._worker.answers()
+            late = deadlines.overdue(time.monotonic())
+            if there and late and self._channel.heard == heard and self._closing is None:
+                reason = "it did not answer, and a task on it was past its timeout or told to stop"
+                if self.on_overdue is not None:
+                    self.on_overdue(self, late, reason)
+                self._lost(reason)
+                return
+
     @asynccontextmanager
     async def shipped(self, blobs: Mapping[bytes, memoryview]) -> AsyncIterator[None]:
         """Bring blobs to the node, each once, however many tasks want it; within it, what uses them can be told.
 
         Raises:
             ConnectionError: one did not get through.
+            NodeFullError: the node has no memory for one, whatever else it forgets.
+        """
+        for pause in PAUSES:
+            try:
+                await self._ship(blobs)
+                break
+            except NodeFullError:
+                self._forget(self._holdings.shrink_to(self._holdings.nbytes // 2))
+                await asyncio.sleep(pause)
+        else:
+            await self._ship(blobs)
+        try:
+            yield
+        finally:
+            self._holdings.release(blobs)
+
+    async def _ship(self, blobs: Mapping[bytes, memoryview]) -> None:
+        """Bring blobs to the node, and have them kept there until they are released.
+
+        Raises:
+            ConnectionError, NodeFullError: see `shipped`. They are released.
         """
         if self._bulk is None:
             raise ConnectionError("the node is not connected")
@@ -295,23 +404,45 @@ class Node:
         try:
             for key, view in missing.items():
                 self.received += view.nbytes
-                self._arriving[key] = self._bring(key, view)
+                self._arriving[key] = asyncio.ensure_future(self._bring(key, view))
                 self._arriving[key].add_done_callback(partial(self._arrived, key))
-            if dropped:
-                if self.spreading is not None:
-                    self.spreading.dropped(self, dropped)
-                self.tell(Drop(dropped))
-            waiting = [self._arriving[key] for key in blobs if key in self._arriving]
-            if waiting:
+            self._forget(dropped)
+            if waiting := [self._arriving[key] for key in blobs if key in self._arriving]:
+                await asyncio.wait(waiting)  # for all, as what is on its way must not be dropped
                 await asyncio.gather(*waiting)
-            yield
-        finally:
+        except BaseException:
             self._holdings.release(blobs)
+            raise
 
-    def _bring(self, key: bytes, view: memoryview) -> asyncio.Future[Any]:
+    def _forget(self, keys: tuple[bytes, ...]) -> None:
+        """Have the node forget blobs."""
+        if not keys or self._channel is None:
+            return
+        if self.spreading is not None:
+            self.spreading.dropped(self, keys)
+        self._channel.send(Drop(keys))
+        confirmed = self._channel.confirmed()
+        self._leaving |= dict.fromkeys(keys, confirmed)
+        confirmed.add_done_callback(partial(self._forgotten, keys))
+
+    def _forgotten(self, keys: tuple[bytes, ...], confirmed: asyncio.Future[None]) -> None:
+        for key in keys:
+            if self._leaving.get(key) is confirmed:
+                del self._leaving[key]
+
+    def _bring(self, key: bytes, view: memoryview) -> Awaitable[Any]:
+        if (leaving := self._leaving.get(key)) is not None:
+            return self._bring_again(key, view, leaving)
         if self.spreading is not None and (coming := self.spreading.bring(self, key, view)) is not None:
             return coming
         return self.put(key, view)
+
+    async def _bring_again(self, key: bytes, view: memoryview, leaving: asyncio.Future[None]) -> None:
+        """Bring a blob that the node was told to forget, once it has: or what comes first would be forgotten."""
+        await asyncio.wait([leaving])
+        if leaving.cancelled():
+            raise ConnectionError("the node is lost")
+        await self._bring(key, view)
 
     def put(self, key: bytes, view: memoryview) -> asyncio.Future[memoryview]:
         """Send a blob from here.
@@ -335,6 +466,9 @@ class Node:
             self._settle_unsent(task, sent=False)
             return False
         self.tell(Cancel(task, recall))
+        if not recall and self._deadlines is not None:
+            self._deadlines.stopped(task, time.monotonic())
+            self._watch_deadlines()
         return True
 
     def fetch(self, blob: Blob) -> Future[memoryview]:
@@ -368,16 +502,17 @@ class Node:
             if not leave:
                 await self._hear_out(self._channel)
             await self._channel.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        for watch in (self._watching, self._keeping_time):
+            if watch is not None:
+                watch.cancel()
         if self._bulk is not None:
             self._bulk.close()
         if leave and self._worker is not None:
             await self._worker.leave()
-        elif not (self._worker is not None and await self._worker.stop()):
-            access, standing = self.instance.access, self.standing
-            if standing is not None and isinstance(access, SSHAccess) and access.lent:
-                self.stray = standing.directory
+        elif self._worker is not None and not await self._worker.stop():
+            access = self.instance.access
+            if isinstance(access, SSHAccess) and access.lent:
+                self.stray = self._worker.hello.directory
         if self._bulk is not None:
             try:
                 await asyncio.to_thread(self._bulk.join)

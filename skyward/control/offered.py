@@ -1,19 +1,28 @@
 """What is on offer for the nodes of one group: the places that fit, in the order they are preferred."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from inspect import Parameter, signature
+from typing import Any
 
 from skyward.control.places import Place
-from skyward.errors import NoOffersError, ProviderMissingError
-from skyward.provider import Offer, Provider, ProviderConfig, find_provider
+from skyward.errors import ProviderMissingError, SkywardError, SpecError
+from skyward.offers import Asked, Candidate, ask, no_offer_fits, rank, reason_of
+from skyward.provider import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
-__all__ = ["Offered", "find_offers", "provider_config"]
+__all__ = ["ASK_WITHIN", "Found", "Offered", "find_offers", "provider_config"]
+
+ASK_WITHIN = 120.0
+"""Seconds that a provider has to list its offers; `provision_timeout` changes it."""
+
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 MOST_PLACES = 8
-"""Places that a group falls back on, the preferred one included."""
+"""Places of one provider in each market that a group falls back on, the preferred one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,19 @@ class Offered:
         name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
         return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
+    @property
+    def priced(self) -> bool:
+        """Whether the price of a machine there is known."""
+        market = self.place.market
+        return market != "" and self.offer.hourly_price(market) is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence on the fields of the spec that have no effect there; empty where all have one."""
+        declared = acts_on(self.config)
+        ignored = not_acted_on(self.spec, declared)
+        return (f"{declared.otherwise}; not acted on: {', '.join(ignored)}.",) if ignored else ()
+
     def __reduce__(self) -> tuple[Any, ...]:
         """It is kept as what it is made from: what talks to a cloud is made anew."""
         return _restored, (self.place, self.spec, self.offer, self.config)
@@ -48,41 +70,95 @@ def _restored(place: Place, spec: Spec, offer: Offer, config: ProviderConfig) ->
     return Offered(place, config.create_provider(), spec, offer, config)
 
 
-async def find_offers(specs: Sequence[Spec], selection: Selection) -> list[Offered]:
-    """What is on offer for any of `specs`, the cheapest first; with "first", that of earlier specs before.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is on offer for one group.
+
+    Attributes:
+        offered: the places that fit, in the order they are preferred; at least one.
+        notes: one sentence for each provider that was left out because it did not list its offers.
+    """
+
+    offered: tuple[Offered, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the provider of one spec answered: its offers, or an error."""
+
+    spec: Spec
+    config: ProviderConfig
+    provider: Provider | None = None
+    offers: tuple[Offer, ...] = ()
+    error: Exception | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """The answer as `rank` takes it."""
+        return Asked(self.spec, self.config.name, self.offers, acts_on(self.config).fields)
+
+
+async def find_offers(
+    specs: Sequence[Spec], selection: Selection, *, priced: bool = False, within: float = ASK_WITHIN
+) -> Found:
+    """Find what is on offer for any of `specs`, best first; see `skyward.offers.rank` for the order.
+
+    With "cheapest", the providers of all specs are asked at the same time; with "first", one after another, until one
+    has an offer that fits. A provider that fails, or takes longer than `within` seconds, is left out and named in the
+    notes. With `priced`, offers without a known price are left out.
 
     Raises:
-        NoOffersError: nothing on offer fits.
+        NoOffersError: nothing on offer fits. Where the only provider failed with an error of ours, that error.
+        ProviderMissingError: a spec names a provider that is not installed.
     """
-    configs = [provider_config(spec) for spec in specs]
-    found: list[tuple[int, Offered]] = []
-    for position, (spec, config) in enumerate(zip(specs, configs, strict=True)):
-        provider = config.create_provider()
-        async for offer in provider.offers():
-            found += [(position, each) for each in _markets(spec, config, provider, offer)]
-        if found and selection == "first":
+    pairs = [(spec, provider_config(spec)) for spec in specs]
+    answers: list[_Answer] = []
+    batches = [[pair] for pair in pairs] if selection == "first" else [pairs]
+    for batch in batches:
+        answers += await asyncio.gather(*(_ask(spec, config, within) for spec, config in batch))
+        ranking = rank([each.asked for each in answers], selection, priced=priced)
+        if ranking.candidates:
             break
-    if not found:
-        names = ", ".join(dict.fromkeys(config.name for config in configs))
-        raise NoOffersError(f"No machine on offer from {names} fits the spec; ask for less, or pay more.")
-    found.sort(key=lambda each: each[1].place.hourly_price)
-    return [each for _, each in found[:MOST_PLACES]]
+    failures = {number: each for number, each in enumerate(answers) if each.error is not None}
+    reasons = {number: reason_of(each.error) for number, each in failures.items() if each.error is not None}
+    if not ranking.candidates:
+        error = next((each.error for each in failures.values()), None)
+        if isinstance(error, SkywardError) and len(answers) == 1:
+            raise error
+        raise no_offer_fits([each.asked for each in answers], ranking, reasons) from error
+    notes = tuple(dict.fromkeys(_left_out(answers[number].config, reason) for number, reason in reasons.items()))
+    return Found(tuple(_places(answers, ranking.candidates)), notes)
 
 
-def _markets(spec: Spec, config: ProviderConfig, provider: Provider, offer: Offer) -> Iterator[Offered]:
-    """The markets of an offer that the spec allows, within the price that it allows."""
-    prices: dict[Literal["spot", "on-demand"], float | None] = {
-        "spot": offer.spot_price,
-        "on-demand": offer.on_demand_price,
-    }
-    if spec.allocation == "spot" or spec.allocation == "on-demand":
-        prices = {spec.allocation: prices[spec.allocation]}
-    for market, price in prices.items():
-        if price is None or (spec.max_hourly_cost is not None and price > spec.max_hourly_cost):
+async def _ask(spec: Spec, config: ProviderConfig, within: float) -> _Answer:
+    try:
+        provider = config.create_provider()
+        return _Answer(spec, config, provider, await ask(provider, within))
+    except Exception as error:  # of a provider, or of the library of a cloud: any
+        return _Answer(spec, config, error=error)
+
+
+def _left_out(config: ProviderConfig, reason: str) -> str:
+    return f"Provider {config.name!r} is left out, because it did not list its offers: {reason}."
+
+
+def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[Offered]:
+    """Yield the places of candidates, each once, and of each provider and market as many as a group falls back on."""
+    configs = [answer.config for answer in answers]
+    count: Counter[tuple[int, str]] = Counter()
+    known: set[Place] = set()
+    for one in candidates:
+        answer, kind = answers[one.position], one.offer.instance_type
+        position = configs.index(answer.config)
+        place = Place(
+            one.provider, kind.name, one.offer.region, one.market, position, hourly_price=one.hourly_price or 0.0
+        )
+        if place in known or count[position, one.market] == MOST_PLACES or answer.provider is None:
             continue
-        place = Place(config.name, offer.instance_type.name, offer.region, market, price)
-        in_market = replace(spec, allocation=market) if spec.allocation not in ("spot", "on-demand") else spec
-        yield Offered(place, provider, in_market, offer, config)
+        known.add(place)
+        count[position, one.market] += 1
+        yield Offered(place, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config)
 
 
 def provider_config(spec: Spec) -> ProviderConfig:
@@ -90,10 +166,16 @@ def provider_config(spec: Spec) -> ProviderConfig:
 
     Raises:
         ProviderMissingError: it is neither settings nor the name of an installed provider.
+        SpecError: it is the name of a provider whose settings have to be given.
     """
     given = spec.provider
     if given is None or isinstance(given, str):
-        given = find_provider(given or "local")()
+        settings = find_provider(given or "local")
+        parameters = signature(settings).parameters.values()
+        if required := [each.name for each in parameters if each.default is each.empty and each.kind not in _VARIADIC]:
+            needed = ", ".join(f"{name}=..." for name in required)
+            raise SpecError(f"Provider {given!r} needs settings: write `provider={settings.__name__}({needed})`.")
+        given = settings()
     if not isinstance(given, ProviderConfig):
         raise ProviderMissingError(f"{given!r} is no provider; give one such as sky.Local().")
     return given

@@ -4,6 +4,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
+from skyward.wire.text import encodable
+
 __all__ = ["Origin", "current_origin"]
 
 
@@ -26,7 +28,7 @@ class Origin:
     @property
     def label(self) -> str:
         """What a node keeps of it, for the client that comes after this one."""
-        return f"{self.number} {self.cell} {self.code}"
+        return encodable(f"{self.number} {self.cell} {self.code}")
 
     @classmethod
     def of_former(cls, label: str) -> Self | None:

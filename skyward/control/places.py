@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
+
+from skyward.provider import Market
 
 __all__ = ["FIRST_PAUSE", "Backoff", "Place"]
 
@@ -12,12 +15,18 @@ LONGEST_PAUSE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One source of machines: a type, in a zone, in a market. `hourly_price` of one machine, USD."""
+    """One source of machines: a type, in a zone, in a market.
+
+    Attributes:
+        position: of its provider among those of the group; two of them may have the same name, and other settings.
+        hourly_price: of one machine, USD.
+    """
 
     provider: str
     type: str = ""
     zone: str = ""
-    market: str = ""
+    market: Market | Literal[""] = ""
+    position: int = 0
     hourly_price: float = field(default=0.0, compare=False)
 
     def __str__(self) -> str:

@@ -13,14 +13,26 @@ from skyward.control.autoscaler import Autoscaler
 from skyward.control.budget import LAST, LEAD, Ledger
 from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.control.draining import after_drain
-from skyward.control.plane_messages import Decided, DrainNode, Effect, Floor, Fund, Message, Open, Ready, Resize, Tick
+from skyward.control.plane_messages import (
+    Decided,
+    DrainNode,
+    Effect,
+    Floor,
+    Fund,
+    Message,
+    Open,
+    Ready,
+    Resize,
+    Tick,
+    Use,
+)
 from skyward.control.plane_settings import PlaneSettings
 from skyward.control.reconciler import Reconciler
 from skyward.control.tasks import TaskManager
 from skyward.control.view import View
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot
-from skyward.specs.needs import Needs
+from skyward.specs.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
 
@@ -73,18 +85,18 @@ class ControlPlane:
                 tasks.Submitted()
                 | tasks.Found()
                 | tasks.Ended()
+                | tasks.Overdue()
                 | tasks.Started()
                 | tasks.Delivered()
                 | tasks.Broadcast()
                 | tasks.Cancel()
                 | tasks.Abandon()
+                | tasks.NodeDraining()
             ):
                 self._do_task(message, now, effects)
             case Open():
                 self._reconciled_at = self._looked_at = now
-                standing = self.settings.standing
-                first = {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
-                self._reconcile(machines.Desired(first), now, effects)
+                self._reconcile(machines.Desired(self.first), now, effects)
             case Resize(bounds):
                 self._resize(bounds, now, effects)
             case DrainNode(rank):
@@ -95,6 +107,11 @@ class ControlPlane:
                 self._look(now, effects)
             case Fund(budget):
                 self._fund(budget, now, effects)
+            case Use():
+                if not any(self.desired.values()):
+                    self._wake(NOTHING, "the client uses a collection and there is no node", now, effects)
+                if self.tasks.idle_since is not None:
+                    self.tasks.idle_since = now
             case Tick():
                 self._tick(now, effects)
             case _:
@@ -113,19 +130,19 @@ class ControlPlane:
 
     def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
-            self._wake(message, now, effects)
+            self._wake(message.needs, "a task came and there is no node", now, effects)
         effects.extend(self.tasks.handle(message, now))
         for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
             self._draining.discard(rank)
             self._reconcile(machines.Emptied(rank), now, effects)
 
-    def _wake(self, message: tasks.Submitted | tasks.Broadcast, now: float, effects: list[Effect]) -> None:
-        """Get a node where there is none: there is work."""
-        able = [group for group in self.groups.values() if group.max and group.can_hold(message.needs)]
+    def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
+        """Get a node that can hold `needs` where there is none."""
+        able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
         if able and not self.broke:
             group = min(able, key=lambda each: each.hourly_price)
             after = {**self.desired, group.name: 1}
-            self._decide("policy", after, "a task came and there is no node", now, effects)
+            self._decide("policy", after, reason, now, effects)
 
     # Machines.
 
@@ -199,6 +216,12 @@ class ControlPlane:
         return self.reconciler.desired
 
     @property
+    def first(self) -> dict[str, int]:
+        """Nodes that the pool begins with, by group."""
+        standing = self.settings.standing
+        return {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
+
+    @property
     def hopeless(self) -> bool:
         """Whether enough nodes for work to start, or any at all, cannot be had any more."""
         if not self.ready and (self.broke or self.reconciler.requester.short_of_money):
@@ -215,6 +238,18 @@ class ControlPlane:
         """The shapes that wait and that fit only groups of which no node can be had."""
         able = [group for group in self.groups.values() if self.reconciler.can_have(group.name)]
         return frozenset(needs for needs in self.tasks.shapes() if not any(group.can_hold(needs) for group in able))
+
+    def may_gain_nodes(self) -> bool:
+        """Return whether nodes are on their way, or more can be asked for."""
+        wanted = sum(self.desired.values())
+        active = sum(self.reconciler.book.count(group, "active") for group in self.groups)
+        if wanted - len(self.reconciler.given_up) > active:
+            return True
+        most = self.settings.max_nodes
+        if self.broke or (most is not None and wanted >= most):
+            return False
+        able = (name for name in self.groups if self.reconciler.can_have(name))
+        return any(self.groups[name].max > self.desired.get(name, 0) for name in able)
 
     # How many.
 
@@ -294,7 +329,10 @@ class ControlPlane:
         self.broke = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
         reason = f"the budget of ${budget:.2f} is reached: ${spent:.2f} spent, and nodes for ${rate:.2f}/h; all drain"
-        self.failure = f"has spent its budget of ${budget:.2f}; raise it to go on"
+        self.failure = (
+            f"has reached its budget of ${budget:.2f}: ${spent:.2f} are spent, and its nodes need {LEAD:g} s more "
+            "to finish; raise it to go on"
+        )
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
     def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:
@@ -396,5 +434,4 @@ class ControlPlane:
         held_back: str = "",
     ) -> None:
         event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)
-        self.decisions.add(event)
-        effects.append(Decided(event))
+        effects.append(Decided(self.decisions.add(event)))

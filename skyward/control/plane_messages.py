@@ -8,7 +8,7 @@ from skyward.control import task_messages as tasks
 from skyward.control.decisions import DecisionEvent
 from skyward.scaling.snapshot import Demand
 
-__all__ = ["Decided", "DrainNode", "Effect", "Floor", "Fund", "Message", "Open", "Ready", "Resize", "Tick"]
+__all__ = ["Decided", "DrainNode", "Effect", "Floor", "Fund", "Message", "Open", "Ready", "Resize", "Tick", "Use"]
 
 # Messages.
 
@@ -47,6 +47,11 @@ class Fund:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """The client uses what the nodes keep, so one node is needed and the pool is not idle."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -61,10 +66,12 @@ type TaskMessage = (
     | tasks.Started
     | tasks.Delivered
     | tasks.Ended
+    | tasks.Overdue
     | tasks.Cancel
     | tasks.Abandon
+    | tasks.NodeDraining
 )
-type Message = Open | Resize | DrainNode | Floor | Fund | Tick | WorldMessage | TaskMessage
+type Message = Open | Resize | DrainNode | Floor | Fund | Use | Tick | WorldMessage | TaskMessage
 
 # Effects.
 

@@ -4,18 +4,20 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward import events
 from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.alarm import Alarm
 from skyward.control.clustering import Clustering
+from skyward.control.deadlock import DeadlockDetector
 from skyward.control.decisions import DecisionEvent
 from skyward.control.draining import undrainable
 from skyward.control.feeding import Feeding
@@ -25,19 +27,21 @@ from skyward.control.launching import launchers_of
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.lifespan import Lifespan, Say
 from skyward.control.node import Node
+from skyward.control.observing import FAILURES, Observer
 from skyward.control.plane import ControlPlane
 from skyward.control.record import TaskRecord, unix_offset
 from skyward.control.recovered import RecoveredTask, end_inputs
 from skyward.control.setting_up import plane_of
-from skyward.control.settle import settle
+from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import BroadcastWork, Work
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, UsageError
+from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.messages import Blob, Credit, Reported
+from skyward.wire.messages import Blob, Credit, Drop, Reported
 
 if TYPE_CHECKING:
     from skyward.logs import Follower, Wanted
@@ -47,26 +51,32 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _SEEN_EVERY = 20.0
-_DIED = "node %s died: %s; replacing it, and sending what ran there again"
-_NOT_HAD = "node %s could not be had: %s; trying again"
-
-_logger = logging.getLogger(__name__)
 
 
 class Pool:
     """A pool of nodes and the tasks sent to it."""
 
     def __init__(
-        self, name: str, groups: Mapping[str, Sequence[Spec]], options: Options, say: Say, record: PoolRecord
+        self,
+        name: str,
+        groups: Mapping[str, Sequence[Spec]],
+        options: Options,
+        say: Say,
+        record: PoolRecord,
+        bus: EventBus,
     ) -> None:
         self.name = name
-        self._say = say
+        self._bus = bus
+        self._observer: Observer | None = None
+        self._began = 0.0
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
         self._record = record
         self._launchers = launchers_of(record, groups, options)
         self._plane: ControlPlane | None = None
-        self.clustering = None if options.cluster is False else Clustering(name, record.derive("authority"))
+        self.clustering = (
+            None if options.cluster is False else Clustering(name, record.derive("authority"), self._use_node)
+        )
         self._works: dict[int, Work] = {}
         self.task_record = TaskRecord(self._works, self._rank_of)
         wrote = self.task_record.wrote
@@ -76,14 +86,13 @@ class Pool:
         self._arrived, self.log = self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
         self.boots = self._fleet.boots
-        self._feeding = Feeding(self._node_of, self._tell, self._delivered, self._spawn)
+        self._feeding = Feeding(self._node_of, self._hearing.not_fed, self._delivered, self._spawn)
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(lambda: self._tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._give_back, say)
         self._leaves = False
-        self._done = self._failed = 0
         self.recovered: list[RecoveredTask] = []
 
     # Opening and closing.
@@ -103,23 +112,36 @@ class Pool:
             ProvisioningError: they cannot be had, or none of those that were there is. What was started is gone again.
                 Where it was not found out what is there, all of that is left as it was.
         """
-        self._life.move("requesting", _now())
+        self._began = _now()
+        self._life.move("requesting", self._began)
+        self._bus.emit(events.PoolRequesting)
         self._leaves = bool(earlier)
         for group, launcher in self._launchers.items():
             launcher.adopt([entry for entry in earlier if entry.group == group])
         self._spawn(self._stay_known())
-        await self._lifespan.open(self._get_nodes())
+        await self._lifespan.open(self._open())
         self._life.move("ready", _now())
+        self._bus.emit(events.PoolReady, len(self._ready().tasks.ranks), _now() - self._began)
+        self._spawn(DeadlockDetector(self.name, self._works, self.cancel).watch(self._ready()))
         if self.clustering is not None:
             self.clustering.start()
+
+    async def _open(self) -> None:
+        try:
+            await self._get_nodes()
+        except Exception as error:
+            self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
+            raise
 
     async def _get_nodes(self) -> None:
         for launcher in self._launchers.values():
             await launcher.prepare()
         for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
-            self._say(note)
+            self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
-        self._plane = plane_of(self._launchers, self._options)
+        self._plane = control = plane_of(self._launchers, self._options)
+        self._observer = Observer(self._bus, control, self._works, self._broadcasts, self.boots)
+        self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self._tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.hopeless:
@@ -143,15 +165,20 @@ class Pool:
         if self.state == "idle":
             self._life.move("closed", _now())
             self._record.end()
+            self._bus.end()
             return
         self._life.move("stopping", _now())
+        self._bus.emit(events.PoolStopping)
         self._hearing.closing = True
         self._alarm.stop()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
+        if self._observer is not None and not self._leaves:
+            self._observer.stopping(closed)
         for work in tuple(self._works.values()):
+            self._hearing.task_ended(work)
             settle(work, PoolClosedError(closed))
         while self._broadcasts:
             _, broadcast = self._broadcasts.popitem()
@@ -161,8 +188,11 @@ class Pool:
             if self._plane is not None:
                 self._plane.ledger.close(_now())
             if self._leaves:
-                self._say(f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`.")
+                left = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
+                self._bus.emit(events.PoolNote, left)
             else:
+                if self._observer is not None:
+                    self._observer.closed(_now())
                 self._record.end()
         except Exception as error:
             why = str(error) or type(error).__name__
@@ -172,6 +202,18 @@ class Pool:
             self._record.leave()
             self._hearing.close()
             self._life.move("closed", _now())
+            spent = 0.0 if self._plane is None else self._plane.ledger.spent(_now())
+            self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
+            self._bus.end()
+
+    @property
+    def _provider(self) -> str:
+        return ", ".join(dict.fromkeys(launcher.provider_name for launcher in self._launchers.values()))
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """Number of tasks that returned a value, and that ended in any other way."""
+        return self._bus.count(events.TaskCompleted), self._bus.count(*FAILURES)
 
     @property
     def _entering(self) -> bool:
@@ -220,6 +262,26 @@ class Pool:
         """Stop tasks; each ends when its node has stopped it."""
         self.cancel_numbers(work.task for work in works)
 
+    def limit(self, works: Sequence[Work], seconds: float) -> None:
+        """Stop what of `works` has not ended `seconds` from now; it ends with `TaskTimeoutError`."""
+        left = len(works)
+
+        def expire() -> None:
+            late = [work for work in works if not work.future.done()]
+            for work in late:
+                work.group_limit = seconds
+            self.cancel(late)
+
+        def one_done(_: Future[Any]) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                expiring.cancel()
+
+        expiring = asyncio.get_running_loop().call_later(seconds, expire)
+        for work in works:
+            work.future.add_done_callback(one_done)
+
     def cancel_numbers(self, numbers: Iterable[int]) -> int:
         """Stop tasks by their numbers; how many there are of them."""
         there = tuple(number for number in numbers if number in self._works)
@@ -244,6 +306,12 @@ class Pool:
             raise ConnectionError(f"node {rank}, which holds the element, is gone")
         return node.fetch(blob)
 
+    def drop(self, work: Work, keys: tuple[bytes, ...]) -> None:
+        """Have the node of a task forget elements of its stream, which nobody wants any more."""
+        node = self._fleet.nodes.get(work.nodes[-1])
+        if node is not None:
+            node.tell(Drop(keys))
+
     def _rank_of(self, task: int) -> int | None:
         return None if self._plane is None else self._plane.tasks.node_of(task)
 
@@ -258,11 +326,17 @@ class Pool:
 
     def _tell(self, message: plane.Message) -> None:
         """Tell the control plane, and carry out what it decides."""
-        if self._plane is None or self.state in ("stopping", "closed"):
+        if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
             return
         self.task_record.revision += 1
         sent: set[Node] = set()
-        for effect in self._plane.handle(message, _now()):
+        now = _now()
+        effects = self._plane.handle(message, now)
+        self._observer.told(message, effects, now)
+        for effect in effects:
+            if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
+                effect = final(settled, effect)
+            self._observer.does(effect)
             match effect:
                 case tasks.Send(task, rank, attempt, share):
                     node = self._fleet.nodes[rank]
@@ -281,18 +355,15 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
-                case plane.Ready() | plane.Decided():
+                case plane.Ready() | plane.Decided() | tasks.Requeue():
                     pass
                 case machine_messages.GiveUp():
-                    self._say(f"Pool {self.name!r} {self._plane.failure}")
-                case machine_messages.Left(rank, reason, again):
-                    if again:
-                        _logger.warning(_DIED if rank in self._fleet.nodes else _NOT_HAD, rank, reason)
-                    self._fleet.do(effect, 0)
+                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")
                 case _:
                     self._fleet.do(effect, sum(self._plane.desired.values()))
         for node in sent:
             node.flush()
+        self._observer.done()
         self._progress.set()
         self._alarm.set(self._plane.next_tick)
 
@@ -307,7 +378,7 @@ class Pool:
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
         work.running, work.sent_at, work.terms = True, _now(), node.terms
-        node.submit(work, attempt, share, lambda _: self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0)))
+        node.submit(work, attempt, share, partial(self._hearing.not_sent, node, work))
         self._feeding.begin(work)
 
     def _spawn(self, coroutine: Any) -> None:
@@ -319,12 +390,9 @@ class Pool:
         work = self._works.pop(task, None)
         if work is None:
             return
-        if outcome == "value":
-            self._done += 1
-        else:
-            self._failed += 1
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
+        self._hearing.task_ended(work)
         self.task_record.ended(work, outcome, reason)
         settle(work, outcome, reason, self._arrived.pop(task, None))
         self.log.task_ended(task)
@@ -365,9 +433,19 @@ class Pool:
         """What is wrong with `floor`, where the pool could never hold it at its largest; empty where it could."""
         return self._ready().unfit(floor)
 
-    def fund(self, budget: float | None) -> None:
-        """Change the budget."""
+    def fund(self, budget: float | None) -> str:
+        """Change the budget. Return why it could not be kept, in which case it stays as it is; else an empty string."""
+        unpriced = [str(place) for launcher in self._launchers.values() for place in launcher.unpriced]
+        if budget is not None and unpriced:
+            return f"pool {self.name!r} may have nodes at {', '.join(unpriced[:3])}, whose price is not known"
         self._tell(plane.Fund(budget))
+        return ""
+
+    def _use_node(self) -> str:
+        """Have a node for the client's use of collections; return why none can be had, empty where one can."""
+        self._tell(plane.Use())
+        ready = self._ready()
+        return f"pool {self.name!r} {ready.failure}" if ready.broke or ready.hopeless else ""
 
     # Looking at it.
 
@@ -386,7 +464,7 @@ class Pool:
 
     def snapshot(self) -> PoolSnapshot:
         """What there is now."""
-        return view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, self._done, self._failed)
+        return view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
 
     def decisions(self) -> list[DecisionEvent]:
         """The latest decisions, oldest first; `at` in Unix time."""

@@ -10,7 +10,7 @@ Machines move along Ray's life-cycle (`skyward.control.instances`). Source: spec
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skyward.control.budget import Ledger
 from skyward.control.instances import after_request_timeout
@@ -18,6 +18,7 @@ from skyward.control.lifecycle import RECONCILER, Lifecycle, ReconcilerState
 from skyward.control.machine_messages import (
     Activate,
     Allocated,
+    Cause,
     Desired,
     Drain,
     DrainRefused,
@@ -198,7 +199,7 @@ class Reconciler:
         if machine.place is not None:
             self._backoff.failed(machine.place, machine.asked[-1], now)
         self.book.move(machine, "ALLOCATION_FAILED", now, reason)
-        self._stray(machine, reason, now, effects)
+        self._stray(machine, reason, now, effects, "refused")
         rank = machine.rank
         self._refusals[rank] = self._refusals.get(rank, 0) + 1
         if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
@@ -223,13 +224,13 @@ class Reconciler:
                 self._refused(number, reason, now, effects)
             case "INSTALLING" if machine is not None:
                 self.book.move(machine, "INSTALL_FAILED", now, reason)
-                self._terminate(machine, reason, now, effects)
+                self._terminate(machine, reason, now, effects, "failed")
                 self._failures[machine.rank] = self._failures.get(machine.rank, 0) + (not lost)
                 if self._failures[machine.rank] >= self.limits.launches:
                     self._give_up(machine, reason, effects)
             case "RUNNING" | "STOP_REQUESTED" if machine is not None:
                 self.book.move(machine, "STOPPED", now, reason)
-                self._terminate(machine, reason, now, effects)
+                self._terminate(machine, reason, now, effects, "lost")
             case _:
                 pass  # it has moved on since
 
@@ -243,14 +244,18 @@ class Reconciler:
         if number not in self.book.machines:
             self.ledger.shut(number, now)
 
-    def _terminate(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
-        self._leave(machine, reason, now, effects)
+    def _terminate(
+        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+    ) -> None:
+        self._leave(machine, reason, now, effects, cause)
         self.book.move(machine, "TERMINATING", now, reason)
         effects.append(Terminate(machine.id, reason))
 
-    def _leave(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
+    def _leave(
+        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+    ) -> None:
         if self.book.vacate(machine, now, reason):
-            effects.append(Left(machine.rank, reason, again=False))
+            effects.append(Left(machine.rank, reason, False, machine.id, cause))
 
     def _drop(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
         """Take a machine out of the book that was never asked for."""
@@ -258,10 +263,12 @@ class Reconciler:
         self.book.forget(machine)
         self.ledger.shut(machine.id, now)
 
-    def _stray(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
+    def _stray(
+        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+    ) -> None:
         """Take a machine out of the book that should not be there, and see that it is not: a request that failed, or
         was not answered, may have been carried out, and costs until it is known to be gone."""
-        self._leave(machine, reason, now, effects)
+        self._leave(machine, reason, now, effects, cause)
         self.book.forget(machine)
         self.ledger.bill(machine.id, now)
         self._strays[machine.id] = now
@@ -269,7 +276,7 @@ class Reconciler:
 
     def _give_up(self, machine: Machine, reason: str, effects: list[Effect]) -> None:
         self._given_up[machine.rank] = machine.group
-        effects.append(GiveUp(machine.group, machine.rank, reason))
+        effects.append(GiveUp(machine.group, machine.rank, reason, machine.id))
 
     def _reactivate(self, machine: Machine, why: str, now: float, effects: list[Effect]) -> None:
         self.book.move(machine, "RUNNING", now, why)
@@ -286,7 +293,7 @@ class Reconciler:
                     self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
                 case "STOP_REQUESTED" if stayed > limits.drain:  # it is kept only if it is wanted again
                     machine.since = now
-                    effects.append(Drain(machine.rank))
+                    effects.append(Drain(machine.rank, machine.id))
                 case "TERMINATING" if stayed > limits.terminate:
                     self.book.move(machine, "TERMINATION_FAILED", now)
                     self.book.move(machine, "TERMINATING", now)
@@ -372,7 +379,7 @@ class Reconciler:
 
     def _drain(self, machine: Machine, now: float, effects: list[Effect]) -> None:
         self.book.move(machine, "STOP_REQUESTED", now)
-        effects.append(Drain(machine.rank))
+        effects.append(Drain(machine.rank, machine.id))
 
     # How it looks from outside.
 
@@ -389,5 +396,5 @@ class Reconciler:
     def _settled(self, effect: Effect) -> Effect:
         """Say of a node that left whether its rank is filled again, which is known only at the end of the step."""
         if isinstance(effect, Left) and effect.rank in self.book.seats:
-            return Left(effect.rank, effect.reason, again=True)
+            return replace(effect, again=True)
         return effect

@@ -66,6 +66,9 @@ class _Printed:
         """The task displayed something; its text form is kept."""
         self.output(node, "stdout", f"{data.get('text/plain', '')}\n")
 
+    def task_ended(self, node: int) -> None:
+        """All of it is kept as it came."""
+
     @property
     def text(self) -> str:
         """All of it."""
@@ -93,7 +96,7 @@ class RecoveredTask:
         self.work.task, self.work.running = known.task, True
         self.origin = self.work.origin = Origin.of_former(known.label)
         if known.stream:
-            self.work.stream = StreamBuffer()
+            self.work.stream = StreamBuffer(granted=None)
         self._run = follow(runner, self.work)
         self.future: TaskFuture[Any] = self.work.future
 

@@ -27,6 +27,9 @@ class Runner(Protocol):
     def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
         """Get a large element of a task's stream."""
 
+    def drop(self, work: Work, keys: tuple[bytes, ...]) -> None:
+        """Large elements of a task's stream are not wanted any more."""
+
 
 def follow(runner: Runner, work: Work) -> "Run[Any]":
     """A task that was sent, or is about to be, as its caller follows it."""
@@ -40,7 +43,12 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
         def fetch(blob: Blob) -> memoryview:
             return runner.fetch(work, blob).result()
 
-        work.stream.connect(lambda units: background.call_soon(runner.credit, work, units), fetch, stop)
+        work.stream.connect(
+            lambda units: background.call_soon(runner.credit, work, units),
+            fetch,
+            lambda keys: background.call_soon(runner.drop, work, keys),
+            stop,
+        )
     return Run(work.future, lambda: [work], work.stream)
 
 

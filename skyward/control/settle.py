@@ -1,20 +1,32 @@
 """How a task ends for its caller: exactly once, with a result or with one error that says what happened."""
 
 import time
+from dataclasses import replace
 
-from skyward.control.task_messages import Outcome
+from skyward.control.missing import with_fix
+from skyward.control.task_messages import Outcome, Settle
 from skyward.control.work import Arrived, Work
 from skyward.errors import (
     BudgetExhaustedError,
     NodeLostError,
     NodeStartError,
     NoGroupFitsError,
+    SlotsHeldError,
     TaskCancelledError,
     TaskTimeoutError,
 )
 from skyward.wire.failure import Failure
 
-__all__ = ["settle"]
+__all__ = ["final", "settle"]
+
+
+def final(work: Work, settled: Settle) -> Settle:
+    """Return how a task ends for its caller, its record and its event: one that was cancelled, by why it was."""
+    if settled.outcome != "cancelled":
+        return settled
+    if work.stuck:
+        return replace(settled, outcome="stuck", reason=work.stuck)
+    return settled if work.group_limit is None else replace(settled, outcome="timeout")
 
 
 def settle(
@@ -53,6 +65,11 @@ def _error(
     match outcome:
         case BaseException():
             return outcome
+        case "timeout" if work.group_limit is not None:
+            return TaskTimeoutError(
+                f"{name}() had not ended when its group was past its timeout of {work.group_limit:g} s, and was stopped"
+                f"{_where(work)}. Give the group more with .with_timeout()."
+            )
         case "timeout":
             return TaskTimeoutError(
                 f"{name}() ran past its timeout of {work.timeout:g} s{_where(work)} and was stopped there. "
@@ -64,6 +81,8 @@ def _error(
             return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
         case "unfit":
             return NoGroupFitsError(f"{name}() asks for {reason}.")
+        case "stuck":
+            return SlotsHeldError(f"{name}() can never start: {reason}.")
         case "abandoned":
             return NodeStartError(reason)
         case "unfunded":
@@ -71,7 +90,10 @@ def _error(
         case _:
             failure = arrived.decode() if arrived is not None else None
             if isinstance(failure, Failure):
-                return failure.rebuild()
+                try:
+                    return with_fix(failure.rebuild())
+                except BaseException:  # of the class of the exception: it must not end the loop
+                    return failure.as_remote_error()
             return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
 
 

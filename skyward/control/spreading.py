@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skyward.control.spread import GiveUp, Have, Pull, Send, Spread, Wait
+from skyward.link.bulk import NodeFullError
 from skyward.provider import LocalAccess
 from skyward.wire.messages import Blob, Fetch, Fetched, Peered, Peering
 
@@ -43,6 +44,7 @@ class Spreading:
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, str] = {}
         self._carried: dict[tuple[int, bytes], _Carried] = {}
+        self._refused: dict[tuple[int, bytes], NodeFullError] = {}
 
     # The nodes.
 
@@ -95,7 +97,7 @@ class Spreading:
     def bring(self, node: "Node", key: bytes, view: memoryview) -> asyncio.Future[None] | None:
         """Bring a blob to a node, which does not have it; None where it is best sent.
 
-        The future fails with `ConnectionError` when it does not get there.
+        The future fails with `ConnectionError` or `NodeFullError` when it does not get there.
         """
         least = NEAR_FROM if isinstance(node.instance.access, LocalAccess) else SPREAD_FROM
         if view.nbytes < least or node.machine not in self._nodes:
@@ -117,7 +119,8 @@ class Spreading:
                 case Have():
                     self._settle(number, key, None)
                 case GiveUp(why=why):
-                    self._settle(number, key, ConnectionError(why))
+                    refused = self._refused.pop((number, key), None)
+                    self._settle(number, key, refused or ConnectionError(why))
                 case Send():
                     self._send(number, key)
                 case Pull(source=source, attempt=attempt):
@@ -129,7 +132,7 @@ class Spreading:
                     loop = asyncio.get_running_loop()
                     loop.call_later(max(least, min(most, patience)), self._hurry, number, key)
 
-    def _settle(self, number: int, key: bytes, error: ConnectionError | None) -> None:
+    def _settle(self, number: int, key: bytes, error: ConnectionError | NodeFullError | None) -> None:
         done = self._carried.pop((number, key)).done
         if done.done():
             return  # nobody waits for it any more
@@ -143,6 +146,8 @@ class Spreading:
 
         def sent(put: "asyncio.Future[memoryview]") -> None:
             error = asyncio.CancelledError("cancelled") if put.cancelled() else put.exception()
+            if isinstance(error, NodeFullError):
+                self._refused[number, key] = error
             self._do(self._plan.sent(number, key, "" if error is None else str(error) or type(error).__name__))
 
         self._nodes[number].put(key, view).add_done_callback(sent)

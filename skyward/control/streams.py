@@ -1,40 +1,64 @@
 """Both ends of streams at the client: elements that arrive from a generator, and iterators that feed a task."""
 
 import asyncio
+import gc
 import itertools
 import pickle
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import CellType
 from typing import Any, Self
 
+from skyward.control.blocked import Blocked
+from skyward.control.forked import is_forked, refuse_forked
 from skyward.wire.failure import capture_failure
 from skyward.wire.flow import WINDOW, cost
 from skyward.wire.messages import Blob, Payload
-from skyward.wire.payload import Outgoing, decode, encode, outgoing
+from skyward.wire.payload import Outgoing, blobs_of, decode, encode, outgoing
 
 __all__ = ["Feeder", "RemoteIterator", "StreamBuffer", "feeder"]
 
 
-class StreamBuffer:
-    """Elements that have arrived from a generator and were not taken yet; at most a window of them."""
+_LOOKED_AT = 1000
+"""Objects looked at to find the streams that an iterator wraps."""
 
-    def __init__(self) -> None:
+
+class StreamBuffer:
+    """Elements that have arrived from a generator and were not taken yet; at most a window of them.
+
+    Args:
+        granted: the credit that the generator was given; None where another process gave it some.
+
+    Attributes:
+        received: how many elements have arrived.
+    """
+
+    def __init__(self, granted: int | None = WINDOW) -> None:
         self._credit: Callable[[int], None] = _unconnected
         self._fetch: Callable[[Blob], memoryview] = _unconnected
+        self._drop: Callable[[tuple[bytes, ...]], None] = _unconnected
         self._stop: Callable[[], None] = _unconnected
         self._changed = threading.Condition()
         self._items: deque[Payload] = deque()
         self._consumed = 0
         self._ended = False
         self._end: Callable[[], Any] | None = None
+        self._granted = granted
+        self._paused_at = -1
+        self._reader: weakref.ref[threading.Thread] | None = None
         self.received = 0
 
     def connect(
-        self, credit: Callable[[int], None], fetch: Callable[[Blob], memoryview], stop: Callable[[], None]
+        self,
+        credit: Callable[[int], None],
+        fetch: Callable[[Blob], memoryview],
+        drop: Callable[[tuple[bytes, ...]], None],
+        stop: Callable[[], None],
     ) -> None:
-        """Say how to tell the node what was consumed, how to get a large element, and how to stop the task."""
-        self._credit, self._fetch, self._stop = credit, fetch, stop
+        """Say how to tell the node what was consumed, get large elements and have it drop them, and stop the task."""
+        self._credit, self._fetch, self._drop, self._stop = credit, fetch, drop, stop
 
     def arrive(self, items: tuple[Payload, ...]) -> None:
         """Queue elements."""
@@ -43,6 +67,18 @@ class StreamBuffer:
             if not self._ended:
                 self._items.extend(items)
                 self._changed.notify_all()
+                return
+        self._discard(items)
+
+    def _discard(self, items: Iterable[Payload]) -> None:
+        """Have the node forget the large parts of elements."""
+        if blobs := blobs_of(items):
+            self._drop(tuple(blob.key for blob in blobs))
+
+    def pause(self, credited: int) -> None:
+        """The generator waits for room. It had been given `credited` units of credit in all when it said so."""
+        with self._changed:
+            self._paused_at = credited
 
     def finish(self, end: Callable[[], Any]) -> None:
         """The stream is over. `end` gives what the generator returned, or raises what ended it."""
@@ -57,29 +93,59 @@ class StreamBuffer:
         Raises:
             StopIteration: the stream is over; its value is what the generator returned.
         """
+        refuse_forked()
+        self._reader = weakref.ref(threading.current_thread())
         with self._changed:
-            while not self._items and not self._ended:
-                self._changed.wait()
+            if not self._items and not self._ended:
+                with Blocked(self):
+                    while not self._items and not self._ended:
+                        self._changed.wait()
             if not self._items:
                 end, self._end = self._end, None
-                raise StopIteration(end() if end is not None else None)
+                self._credit = self._fetch = self._stop = _unconnected  # they keep the task, and so what ended it
+                try:
+                    value = end() if end is not None else None
+                finally:
+                    del end  # as above
+                raise StopIteration(value)
             payload = self._items.popleft()
-            last = not self._items
-        self._consumed += cost(payload)
-        if self._consumed >= WINDOW // 4 or last:
-            self._credit(self._consumed)
-            self._consumed = 0
-        return decode(payload, self._fetch)
+            self._consumed += cost(payload)
+            credit = self._consumed if self._consumed >= WINDOW // 4 or not self._items else 0
+            self._consumed -= credit
+            if self._granted is not None:
+                self._granted += credit
+        if credit:
+            self._credit(credit)
+        try:
+            return decode(payload, self._fetch)
+        finally:
+            self._discard([payload])
+
+    @property
+    def reader(self) -> threading.Thread | None:
+        """The thread that asked for an element last; None before the first, and once the thread is gone."""
+        return None if self._reader is None else self._reader()
+
+    def paused(self) -> bool | None:
+        """Return whether the generator waits until elements are taken; None where that is not known.
+
+        It does if it has said so, and was given no credit since. A stream with elements that wait to be taken, whose
+        generator another process has given credit, may be paused.
+        """
+        with self._changed:
+            if self._ended or not self._items:
+                return False
+            return None if self._granted is None else self._paused_at == self._granted
 
     def close(self) -> None:
         """Stop the generator on its node, unless it has ended. Twice does no harm."""
         with self._changed:
-            self._items.clear()
-            if self._ended:
-                return
-            self._ended = True
+            items, self._items = self._items, deque()
+            ended, self._ended = self._ended, True
             self._changed.notify_all()
-        self._stop()
+        self._discard(items)
+        if not ended:
+            self._stop()
 
 
 class RemoteIterator(Iterator[Any]):
@@ -90,17 +156,17 @@ class RemoteIterator(Iterator[Any]):
     """
 
     def __init__(self, buffer: StreamBuffer) -> None:
-        self._buffer = buffer
+        self.buffer = buffer
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        return self._buffer.take()
+        return self.buffer.take()
 
     def close(self) -> None:
         """Stop the generator on its node. Twice does no harm."""
-        self._buffer.close()
+        self.buffer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +175,8 @@ class RemoteIterator(Iterator[Any]):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        if not is_forked():  # the stream is the parent's
+            self.close()
 
 
 def _unconnected(*_: object) -> Any:
@@ -145,6 +212,22 @@ class Feeder:
             self._thread = threading.Thread(target=self._run, args=(ready,), name=self._name, daemon=True)
             self._thread.start()
 
+    def reads(self) -> set[StreamBuffer]:
+        """Return the streams that it will read once it has started: its source, or what iterators like `map` wrap."""
+        found: set[StreamBuffer] = set()
+        seen: dict[int, object] = {}
+        look: deque[object] = deque() if self._thread is not None else deque([self._source])
+        while look and len(seen) < _LOOKED_AT:
+            each = look.popleft()
+            if id(each) in seen:
+                continue
+            seen[id(each)] = each
+            if isinstance(each, RemoteIterator):
+                found.add(each.buffer)
+            elif hasattr(type(each), "__next__") or type(each) in (tuple, list, dict, CellType):
+                look.extend(gc.get_referents(each))
+        return found
+
     def grant(self, units: int) -> None:
         """The task has room for more."""
         with self._changed:
@@ -152,7 +235,9 @@ class Feeder:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Read no further."""
+        """Read no further. A source that was never read is let go, so that the streams in it are closed."""
+        if self._thread is None:
+            self._source = iter(())
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -21,7 +21,9 @@ __all__ = [
     "NodeLost",
     "NodeRemoved",
     "Outcome",
+    "Overdue",
     "Recall",
+    "Requeue",
     "Send",
     "Settle",
     "Started",
@@ -97,6 +99,15 @@ class NodeLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Overdue:
+    """A node does not answer, and these tasks on it should be over: they are, and the node is lost."""
+
+    tasks: tuple[int, ...]
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRemoved:
     """No node will have this rank again for now: it was scaled away, cannot be started, or cannot be paid any more."""
 
@@ -158,6 +169,7 @@ type Message = (
     | NodeDraining
     | NodeLost
     | NodeRemoved
+    | Overdue
     | Started
     | Delivered
     | Ended
@@ -166,9 +178,9 @@ type Message = (
     | Tick
 )
 
-type Outcome = Literal["value", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded"]
+type Outcome = Literal["value", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"]
 """How a task ends. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for cannot
-be had, or paid."""
+be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
 
 
 # Effects.
@@ -202,6 +214,16 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeue:
+    """A task waits again, because the node that ran it, or its process there, was lost. `retries`: how often so far."""
+
+    task: int
+    rank: int
+    retries: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Stop a task that a node has."""
 
@@ -225,4 +247,4 @@ class BroadcastEnded:
     broadcast: int
 
 
-type Effect = Send | Member | Recall | Stop | Settle | BroadcastEnded
+type Effect = Send | Member | Recall | Requeue | Stop | Settle | BroadcastEnded

@@ -26,9 +26,13 @@ class TaskRecord:
 
 @dataclass(slots=True)
 class BroadcastRecord:
-    """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part."""
+    """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
+
+    `over`: ranks whose part has ended though their node was lost.
+    """
 
     needs: Needs
     members: set[int] = field(default_factory=set)
     size: int = 0
     given: set[int] = field(default_factory=set)
+    over: set[int] = field(default_factory=set)

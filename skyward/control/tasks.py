@@ -7,6 +7,7 @@ recalled as soon as another node could run it.
 
 Each task ends exactly once. A task whose node dies goes back to the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would then double work.
+It never runs more often than that: one that was sent ahead counts as run, and is not sent ahead again.
 """
 
 import itertools
@@ -30,7 +31,9 @@ from skyward.control.task_messages import (
     NodeLost,
     NodeRemoved,
     Outcome,
+    Overdue,
     Recall,
+    Requeue,
     Send,
     Settle,
     Started,
@@ -49,6 +52,7 @@ PREFETCH_HORIZON = 0.004
 """Seconds of work that a node is given ahead of time."""
 
 PREFETCH_MOST = 64
+_KILLED = "the process it ran in was killed"
 RECALL_AFTER = 0.05
 """Seconds without a task ending on a node after which what waits there may be recalled."""
 
@@ -137,6 +141,23 @@ class TaskManager:
         record = self._tasks.get(task)
         return None if record is None else record.node
 
+    def holders(self) -> dict[int, list[int]]:
+        """Return the tasks that hold the slots of each node."""
+        return {rank: list(node.tasks)[: node.slots] for rank, node in self._table.nodes.items()}
+
+    def could_start_on(self, task: int) -> tuple[int, ...] | None:
+        """Return the nodes that a task which waits for a slot could ever start on; None where it does not wait."""
+        record = self._tasks.get(task)
+        if record is None or record.started:
+            return None
+        if record.node is not None:
+            node = self._table.nodes.get(record.node)
+            if node is None or task in list(node.tasks)[: node.slots]:
+                return None
+        if record.target is not None:
+            return (record.target,)
+        return tuple(rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], record.needs))
+
     def waits(self) -> bool:
         """Whether any node holds tasks that it has no slot for, so that time matters."""
         return bool(self._ahead)
@@ -165,6 +186,10 @@ class TaskManager:
             case NodeDraining(rank):
                 self._drain(rank, effects)
             case NodeLost(rank, reason):
+                self._lose(rank, reason, effects)
+                self._take_from_broadcasts(rank)
+            case Overdue(tasks, rank, reason):
+                self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
                 self._take_from_broadcasts(rank)
             case NodeRemoved(rank, reason, outcome):
@@ -249,8 +274,19 @@ class TaskManager:
     def _take_from_broadcasts(self, rank: int) -> None:
         """The node of a rank is gone: the next one takes part anew, unless it takes over what this one had."""
         for record in self._broadcasts.values():
-            if not any(self._tasks[task].target == rank for task in record.members):
+            if rank not in record.over and not any(self._tasks[task].target == rank for task in record.members):
                 record.given.discard(rank)
+
+    def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[Effect]) -> None:
+        """End tasks that ran past their timeout, or were told to stop: they do not run again."""
+        for task in tasks:
+            record = self._tasks.get(task)
+            if record is None or record.node != rank:
+                continue
+            self._table.release(rank, task, now)
+            if record.broadcast is not None:
+                self._broadcasts[record.broadcast].over.add(rank)
+            self._settle(task, "cancelled" if record.cancelled else "timeout", "", effects)
 
     def _drain(self, rank: int, effects: list[Effect]) -> None:
         if self._table.takes(rank):
@@ -263,16 +299,16 @@ class TaskManager:
             return
         self._ahead.discard(rank)
         again: list[int] = []
-        for position, task in enumerate(node.tasks):
+        for task in node.tasks:
             record = self._tasks[task]
-            ran = record.started or position < node.slots
-            record.losses += ran
+            record.losses += 1  # one sent ahead may have run, too: nobody has heard of what happened last
             if record.cancelled:
                 self._settle(task, "cancelled", reason, effects)
-            elif outcome != "lost" or (ran and not record.replayable) or record.losses > self.retries:
+            elif outcome != "lost" or not record.replayable or record.losses > self.retries:
                 self._settle(task, outcome, reason, effects)
             else:
                 again.append(task)
+                effects.append(Requeue(task, rank, record.losses, reason))
         for task in reversed(again):
             self._requeue(task)
 
@@ -295,9 +331,10 @@ class TaskManager:
             case "lost" if not record.cancelled:
                 record.losses += 1
                 if record.replayable and record.losses <= self.retries:
+                    effects.append(Requeue(ended.task, ended.rank, record.losses, _KILLED))
                     self._requeue(ended.task)
                 else:
-                    self._settle(ended.task, "lost", "the process it ran in was killed", effects)
+                    self._settle(ended.task, "lost", _KILLED, effects)
             case "returned" | "lost":
                 self._settle(ended.task, "cancelled", "", effects)
             case outcome:
@@ -367,8 +404,16 @@ class TaskManager:
             while self._waiting.has(needs) and (free := self._table.next_free(needs)) is not None:
                 self._send(self._waiting.take(needs), free, now, effects)
         if self._waiting.has(NOTHING) and (ahead := self._prefetch()):
-            while self._waiting.has(NOTHING) and (free := self._table.next_ahead(ahead)) is not None:
+            while self._goes_ahead() and (free := self._table.next_ahead(ahead)) is not None:
                 self._send(self._waiting.take(NOTHING), free, now, effects)
+
+    def _goes_ahead(self) -> bool:
+        """Return whether the next task may be lost with a node on which it waits, which counts as if it had run."""
+        task = self._waiting.next(NOTHING)
+        if task is None or not self.retries:
+            return False
+        record = self._tasks[task]
+        return record.replayable and not record.losses
 
     def _prefetch(self) -> int:
         if self.task_seconds is None:

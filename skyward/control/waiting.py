@@ -67,6 +67,11 @@ class WaitingTasks:
         """Whether tasks of this shape wait."""
         return bool(self._queues.get(needs))
 
+    def next(self, needs: Needs) -> int | None:
+        """The oldest task of this shape, which stays; None where there is none."""
+        queue = self._queues.get(needs)
+        return queue[0][1] if queue else None
+
     def take(self, needs: Needs) -> int:
         """The oldest task of this shape."""
         queue = self._queues[needs]

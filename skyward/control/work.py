@@ -2,12 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from skyward.control.blocked import Blocked
 from skyward.control.costing import FREE, Terms
+from skyward.control.forked import refuse_forked
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
@@ -29,6 +32,9 @@ class Sink(Protocol):
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
     ) -> None:
         """A node displayed something rich."""
+
+    def task_ended(self, node: int) -> None:
+        """A task that ran on a node has ended, so a line that it began is not ended any more."""
 
 
 @runtime_checkable
@@ -55,8 +61,16 @@ class Arrived:
         return decode(self.payload, fetch)
 
 
+_INTERRUPTIBLE = 0.5
+"""Seconds of one wait: Python does not act on a signal that comes just before a wait until that ends."""
+
+
 class TaskFuture[T](Future[T]):
-    """The result of a task to come. Cancelling it stops the work on the node."""
+    """The result of a task to come. Cancelling it stops the work on the node.
+
+    Attributes:
+        parts: returns the futures that this one needs, for several tasks; empty for one task.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,6 +80,7 @@ class TaskFuture[T](Future[T]):
         self._error: BaseException | None = None
         self._stop: Callable[[], None] | None = None
         self._cancelled_why = ""
+        self.parts: Callable[[], Iterable[Future[Any]]] = tuple
 
     def stop_with(self, stop: Callable[[], None]) -> None:
         """Have `stop` called when the caller cancels."""
@@ -74,18 +89,44 @@ class TaskFuture[T](Future[T]):
     def end_cancelled(self, why: str) -> None:
         """The work has stopped: end as cancelled."""
         self._cancelled_why = why
+        self._forget()
         if super().cancel():
             self.set_running_or_notify_cancel()
+
+    def set_result(self, result: T) -> None:
+        """End with a result."""
+        self._forget()
+        super().set_result(result)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """End with an error."""
+        self._forget()
+        super().set_exception(exception)
+
+    def _forget(self) -> None:
+        """Drop what refers back to this future, so that an error, and all that its traceback keeps, is not kept."""
+        self._stop, self.parts = None, tuple
 
     def result(self, timeout: float | None = None) -> T:
         """The result; raises what the task raised, or `TaskCancelledError`."""
         __tracebackhide__ = True
         try:
-            arrived = super().result(timeout)
+            refuse_forked()
+            if timeout is None and not self.done():
+                with Blocked(self):
+                    while not self.done():
+                        with suppress(TimeoutError, CancelledError):
+                            super().exception(_INTERRUPTIBLE)
+                arrived = super().result(0)
+            else:
+                arrived = super().result(timeout)
         except CancelledError as error:
             if isinstance(error, TaskCancelledError):
                 raise
             raise TaskCancelledError(self._cancelled_why) from None
+        except BaseException:
+            self = None  # type: ignore[assignment]  # as below
+            raise
         self._decode(arrived)
         if self._error is not None:
             try:
@@ -97,7 +138,12 @@ class TaskFuture[T](Future[T]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised; None if it returned."""
-        error = super().exception(timeout)
+        refuse_forked()
+        if timeout is None and not self.done():
+            with Blocked(self):
+                error = super().exception()
+        else:
+            error = super().exception(timeout)
         if error is not None:
             return error
         self._decode(super().result(0))
@@ -123,9 +169,9 @@ class TaskFuture[T](Future[T]):
         """Stop the task, on its node too. True unless it is over; the future ends when the node has stopped."""
         if self.done():
             return self.cancelled()
-        if self._stop is None:
+        if (stop := self._stop) is None:
             return super().cancel()
-        self._stop()
+        stop()
         return True
 
 
@@ -146,6 +192,9 @@ class Work:
         queued_at, sent_at, ended_at: when it was made, when it was sent to a node last, and when it was over.
         terms: what that node is and costs.
         yielded: how many elements of its stream have arrived.
+        error: name of the type of what it raised, once it has.
+        group_limit: seconds that its group had, once they were over before the task was.
+        stuck: why it can never start, once that is certain.
     """
 
     code: PreparedCode
@@ -166,14 +215,20 @@ class Work:
     ended_at: float | None = None
     terms: Terms = FREE
     yielded: int = 0
+    error: str = ""
+    group_limit: float | None = None
+    stuck: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
-    """A broadcast: makes the work of each member, and collects them. `done` is called with the members, by rank."""
+    """A broadcast of a function of this `name`: makes the work of each member, and collects them. `done` is called with
+    the members, by rank.
+    """
 
     make: Callable[[], Work]
     done: Callable[[dict[int, Work]], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
+    name: str = ""
     number: int = 0

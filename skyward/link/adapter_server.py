@@ -15,6 +15,8 @@ from skyward.link import adapters as book
 from skyward.link.adapters import SILENCE, AdapterBook, Wanted
 from skyward.provider import Instance
 from skyward.wire.adapter import (
+    CODE_BYTES,
+    GREETING_BYTES,
     LINE_BYTES,
     Challenge,
     Goodbye,
@@ -22,6 +24,7 @@ from skyward.wire.adapter import (
     Malformed,
     Message,
     Proof,
+    Seal,
     UnknownCommand,
     Welcome,
     decode,
@@ -33,6 +36,7 @@ __all__ = ["AdapterServer", "Lines", "RefusedError", "dial"]
 
 _HANDSHAKE = 5.0
 _MOST_STRANGERS = 64
+_LIMIT = CODE_BYTES + LINE_BYTES
 _MOST_UNSENT = 1024 * 1024
 
 _logger = logging.getLogger(__name__)
@@ -48,6 +52,11 @@ class Lines:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._seals: tuple[Seal, Seal] | None = None
+
+    def seal(self, ours: Seal, theirs: Seal) -> None:
+        """Send each line from now on with a code, and take none without: both sides have proved themselves."""
+        self._seals = ours, theirs
 
     async def read(self) -> Message | UnknownCommand:
         """The next message.
@@ -62,11 +71,17 @@ class Lines:
             raise Malformed(f"A line is longer than {LINE_BYTES} bytes.") from None
         if not line.endswith(b"\n"):
             raise ConnectionError("the connection ended")
+        if self._seals is not None:
+            return decode(self._seals[1].open(line))
+        if len(line) > GREETING_BYTES:
+            raise Malformed(f"A line before the proof is longer than {GREETING_BYTES} bytes.")
         return decode(line)
 
     def send(self, message: Message) -> None:
         """Send a message; over a connection that broke, or whose other end does not read, nothing is sent."""
         line = encode(message)
+        if self._seals is not None:
+            line = self._seals[0].close(line)
         if self._writer.transport.get_write_buffer_size() > _MOST_UNSENT:
             self._writer.transport.abort()
         elif not self._writer.is_closing():
@@ -94,7 +109,7 @@ async def dial(host: str, port: int, token: str) -> Lines:
         RefusedError: one did not.
         OSError: nobody is there, or not for long.
     """
-    reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES)
+    reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
     lines, nonce = Lines(reader, writer), secrets.token_hex(16)
     try:
         async with asyncio.timeout(_HANDSHAKE):
@@ -108,6 +123,8 @@ async def dial(host: str, port: int, token: str) -> Lines:
         expected = proof_of(token, "controller", nonce, challenge.nonce)
         if not isinstance(welcome, Welcome) or not hmac.compare_digest(welcome.proof.encode(), expected.encode()):
             raise RefusedError("what answers there does not know the token")
+        nonces = (challenge.nonce, nonce)
+        lines.seal(Seal(token, "adapter", *nonces), Seal(token, "controller", *nonces))
     except BaseException as error:
         await lines.close()
         if isinstance(error, Malformed):
@@ -130,7 +147,7 @@ class AdapterServer:
         self._numbers = itertools.count(1)
         self._links: dict[int, Lines] = {}
         self._talks: set[asyncio.Task[None]] = set()
-        self._strangers = 0
+        self._strangers: dict[int, asyncio.StreamWriter] = {}
         self._closed = False
         self._starting: dict[str, asyncio.Future[Instance]] = {}
         self._ending: dict[str, asyncio.Future[None]] = {}
@@ -140,7 +157,7 @@ class AdapterServer:
 
     async def open(self, listening: socket.socket) -> None:
         """Serve those who connect to a listening socket, which is ours from now on."""
-        self._server = await asyncio.start_server(self._serve, sock=listening, limit=LINE_BYTES)
+        self._server = await asyncio.start_server(self._serve, sock=listening, limit=_LIMIT)
 
     async def close(self) -> None:
         """Send every adapter away, which ends the groups that it has for us. Twice does no harm."""
@@ -256,12 +273,15 @@ class AdapterServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines, task, link = Lines(reader, writer), asyncio.current_task(), next(self._numbers)
-        if task is None or self._closed or self._strangers >= _MOST_STRANGERS:
+        if task is None or self._closed:
             writer.transport.abort()
             return
+        if len(self._strangers) >= _MOST_STRANGERS:
+            self._strangers.pop(next(iter(self._strangers))).transport.abort()  # the oldest
+        self._strangers[link] = writer
         self._talks.add(task)
         try:
-            if await self._meet(lines):
+            if await self._meet(link, lines):
                 self._links[link] = lines
                 self._perform(self._book.connected(link, _now()))
                 while link in self._links:
@@ -277,22 +297,23 @@ class AdapterServer:
             await lines.close()
             self._talks.discard(task)
 
-    async def _meet(self, lines: Lines) -> bool:
+    async def _meet(self, link: int, lines: Lines) -> bool:
         """Whether who has connected knows the token. Nothing else that it says counts before."""
         nonce = secrets.token_hex(16)
-        self._strangers += 1
         try:
             async with asyncio.timeout(_HANDSHAKE):
                 lines.send(Challenge(nonce))
                 proof = await lines.read()
         finally:
-            self._strangers -= 1
+            self._strangers.pop(link, None)
         expected = proof_of(self._token, "adapter", nonce, proof.nonce) if isinstance(proof, Proof) else ""
         if not isinstance(proof, Proof) or not hmac.compare_digest(proof.proof.encode(), expected.encode()):
             _logger.warning("an adapter was sent away: it does not know the token")
             lines.hang_up("the token is wrong")
             return False
         lines.send(Welcome(proof_of(self._token, "controller", proof.nonce, nonce)))
+        nonces = (nonce, proof.nonce)
+        lines.seal(Seal(self._token, "controller", *nonces), Seal(self._token, "adapter", *nonces))
         return True
 
 

@@ -10,15 +10,23 @@ from concurrent.futures import Future
 
 from skyward.wire.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
 from skyward.wire.messages import Blob
+from skyward.wire.proof import UnprovedError, call
 
-__all__ = ["BulkLane", "BulkPath"]
+__all__ = ["BulkLane", "BulkPath", "NodeFullError"]
 
 LARGE_PAGE = 2 * 1024 * 1024
+
+_CONNECT_WITHIN = 10.0
+"""Seconds that a connection may take to be made, and to be proved over however many attempts."""
 
 _RETRY = 0.2
 """Seconds between attempts to reach the node again."""
 
 type _Work = tuple[bytes, Blob, memoryview | None, Future[memoryview]]
+
+
+class NodeFullError(MemoryError):
+    """The node has no memory for a blob."""
 
 
 class _NotHeldError(EOFError):
@@ -29,12 +37,15 @@ class BulkLane:
     """Moves blobs one after the other, on a thread that starts with the first of them.
 
     A blob whose connection breaks is moved again, until that has not worked for `grace` seconds.
+
+    Args:
+        address: `host:port` of the node's bulk path, or the Unix socket that is forwarded to it.
+        key: of the node, by which both ends prove themselves.
     """
 
-    def __init__(self, address: str, token: bytes, name: str, grace: float = 0.0) -> None:
-        host, _, port = address.rpartition(":")
-        self._address = (host, int(port))
-        self._token = token
+    def __init__(self, address: str, key: bytes, name: str, grace: float = 0.0) -> None:
+        self._address = address
+        self._key = key
         self._name = name
         self._grace = grace
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -48,7 +59,7 @@ class BulkLane:
         """Put `view` under the key of `blob`, or get it. The future ends with the blob's bytes, writable after a get.
 
         It fails with `ConnectionError` when the node cannot be reached, or does not have the blob, and with
-        `MemoryError` when there is no room for it here.
+        `MemoryError` when there is no room for it here, `NodeFullError` when there is none on the node.
         """
         future: Future[memoryview] = Future()
         with self._lock:
@@ -94,10 +105,11 @@ class BulkLane:
 
     def _exchange(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
         connection = self._connect()
-        connection.sendall(Request(self._token, verb, blob.key, blob.size).write())
+        connection.sendall(Request(verb, blob.key, blob.size).write())
         if view is not None:
             connection.sendall(view)
-            read_exactly(connection, len(OK))
+            if read_exactly(connection, len(OK)) != OK:
+                raise NodeFullError(f"a node has no memory for {view.nbytes:,} bytes")
             return view
         if read_exactly(connection, len(OK)) != OK:
             raise _NotHeldError("the node does not hold it any more")
@@ -107,19 +119,31 @@ class BulkLane:
         return room
 
     def _connect(self) -> socket.socket:
-        if self._connection is None:
-            self._check_open()
-            connection = socket.create_connection(self._address, timeout=10.0)
-            connection.settimeout(None)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        """The connection, proved. A node that is crowded by strangers may drop us as one of them: try again, then."""
+        until = time.monotonic() + _CONNECT_WITHIN
+        while self._connection is None:
+            connection = self._dial()
             try:
-                with self._lock:  # from here on, `close` breaks it off
-                    self._check_open()
-                    self._connection = connection
-            except ConnectionError:
-                connection.close()
-                raise
+                call(connection, self._key)
+            except UnprovedError:
+                self._disconnect()
+                if time.monotonic() >= until or self._ended.wait(_RETRY):
+                    raise
+            else:
+                return connection
         return self._connection
+
+    def _dial(self) -> socket.socket:
+        self._check_open()
+        connection = _dial(self._address)
+        try:
+            with self._lock:  # from here on, `close` breaks it off
+                self._check_open()
+                self._connection = connection
+        except ConnectionError:
+            connection.close()
+            raise
+        return connection
 
     def _check_open(self) -> None:
         if self._closed:
@@ -150,9 +174,9 @@ class BulkLane:
 class BulkPath:
     """Both lanes of one node, so that a small result never waits behind a large argument."""
 
-    def __init__(self, address: str, token: bytes, name: str, grace: float = 0.0) -> None:
-        self._up = BulkLane(address, token, f"skyward-bulk-{name}-up", grace)
-        self._down = BulkLane(address, token, f"skyward-bulk-{name}-down", grace)
+    def __init__(self, address: str, key: bytes, name: str, grace: float = 0.0) -> None:
+        self._up = BulkLane(address, key, f"skyward-bulk-{name}-up", grace)
+        self._down = BulkLane(address, key, f"skyward-bulk-{name}-down", grace)
 
     def put(self, key: bytes, view: memoryview) -> Future[memoryview]:
         """Send a blob; done when the node has it."""
@@ -171,6 +195,23 @@ class BulkPath:
         """Wait for both threads to end, after `close`."""
         self._up.join()
         self._down.join()
+
+
+def _dial(address: str) -> socket.socket:
+    """A connection to `host:port`, or to the path of a Unix socket."""
+    if address.startswith("/"):
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(address)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_WITHIN)
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 def _room(size: int) -> memoryview:

@@ -15,6 +15,7 @@ from casty import ActorFailed, Client, MessageTooLarge, NotStarted, Refused, Run
 from skyward.errors import NodeStartError
 from skyward.wire.mailbox import LIMITS, reference
 from skyward.wire.messages import BATCH_BYTES, Blob, Code, Command, Commands, Event, Exchange, Feed, Payload, Submit
+from skyward.wire.trust import Credentials, presented
 
 __all__ = ["Channel", "engine_runtime"]
 
@@ -54,35 +55,29 @@ class Channel:
 
     Args:
         address: where to reach the node's mailbox.
-        token: what proves that we belong to the pool.
+        credentials: by which both ends prove themselves.
         grace: seconds of silence after which the node counts as lost.
         on_event: takes each event once, in order.
         on_lost: told once why, when the node is lost.
-        dial: what reaches `address` from here, where that is something else.
+        dial: gives what reaches `address` from here now, which a tunnel may change.
     """
 
     def __init__(
         self,
         address: str,
-        token: bytes,
+        credentials: Credentials,
         grace: float,
         on_event: Callable[[Event], None],
         on_lost: Callable[[str], None],
-        dial: str = "",
+        dial: Callable[[str], str] = str,
     ) -> None:
         self._address = address
-        self._token = token
+        self._credentials = credentials
         self._grace = grace
         self._on_event = on_event
         self._on_lost = on_lost
-        self._client = Client(
-            seeds=(dial or address,),
-            address_map=lambda wanted: dial if dial and wanted == address else wanted,
-            sync_every=_SYNC_TUNNELLED if dial and dial != address else _SYNC,
-            limits=LIMITS,
-            runtime=engine_runtime(),
-            observer=_log,
-        )
+        self._dial = dial
+        self._client: Client | None = None
         self._connected = False
         self._closed = False
         self._outgoing: list[Command] = []
@@ -92,6 +87,7 @@ class Channel:
         self._seen = 0
         self._heard = 0.0
         self._confirmed_at = 0.0
+        self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._asking: set[asyncio.Task[None]] = set()
         self._unanswered = 0
         self._recovering = False
@@ -100,6 +96,11 @@ class Channel:
     def connected(self) -> bool:
         """Whether the node was reached, and is not given up."""
         return self._connected and not self._closed
+
+    @property
+    def heard(self) -> float:
+        """When the node answered last, on the clock of the loop."""
+        return self._heard
 
     async def connect(self, *, resume: bool = False) -> None:
         """Reach the node; with `resume`, one that another client has spoken to, to go on where that one has ended: the
@@ -110,7 +111,7 @@ class Channel:
         """
         try:
             async with asyncio.timeout(self._grace):
-                await self._client.__aenter__()
+                self._client = await self._entered()
         except (*_BROKEN, Refused) as error:
             raise NodeStartError(f"the worker at {self._address} cannot be reached: {error}") from error
         self._connected = True
@@ -122,11 +123,25 @@ class Channel:
         self._ask(())
         loop.call_later(1.0, self._watch)
 
+    async def _entered(self) -> Client:
+        with presented(self._credentials) as tls:
+            client = Client(
+                seeds=(self._address,),
+                address_map=self._dial,
+                sync_every=_SYNC if self._dial(self._address) == self._address else _SYNC_TUNNELLED,
+                tls=tls,
+                limits=LIMITS,
+                runtime=engine_runtime(),
+                observer=_log,
+            )
+            await client.__aenter__()
+        return client
+
     async def _resume(self) -> None:
         """Take up the numbers of both ends, and hear what there is."""
         try:
             async with asyncio.timeout(self._grace):
-                batch = await self._ref.ask(Exchange(self._token, again=True))
+                batch = await self._ref.ask(Exchange(again=True))
         except _BROKEN as error:
             raise NodeStartError(f"the worker at {self._address} does not answer: {type(error).__name__}") from error
         self._first = self._next = batch.received + 1
@@ -139,6 +154,15 @@ class Channel:
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self.flush)
         self._outgoing.append(command)
+
+    def confirmed(self) -> asyncio.Future[None]:
+        """A future that ends when the node has all that was given to `send`; cancelled when the node is lost."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            future.cancel()
+        else:
+            self._awaited.append((self._next + len(self._outgoing) - 1, future))
+        return future
 
     def flush(self) -> None:
         """Send now what was given to `send`."""
@@ -158,7 +182,7 @@ class Channel:
         for command in commands:
             grown = size + _size(command)
             if batch and grown > BATCH_BYTES:
-                self._ref.tell(Commands(self._token, first, tuple(batch)))
+                self._ref.tell(Commands(first, tuple(batch)))
                 first += len(batch)
                 batch, grown = [], _size(command)
             batch.append(command)
@@ -166,10 +190,10 @@ class Channel:
         if self._unanswered < 2:
             self._ask(tuple(batch), first)
         else:
-            self._ref.tell(Commands(self._token, first, tuple(batch)))
+            self._ref.tell(Commands(first, tuple(batch)))
 
     def _ask(self, commands: tuple[Command, ...], first: int = 0, *, again: bool = False) -> None:
-        exchange = Exchange(self._token, self._seen, again, first or self._next, commands)
+        exchange = Exchange(self._seen, again, first or self._next, commands)
         self._unanswered += 1
         # Eager, so that it is sent now: commands told after it must not overtake it.
         task = asyncio.Task(self._exchange(exchange), loop=asyncio.get_running_loop(), eager_start=True)
@@ -191,7 +215,10 @@ class Channel:
         for number, event in enumerate(batch.events, batch.first):
             if number > self._seen:
                 self._seen = number
-                self._on_event(event)
+                try:
+                    self._on_event(event)
+                except Exception:  # of one event: those behind it count too, and so does the node
+                    _logger.exception("an event of the node at %s failed here", self._address)
         if not self._unanswered and not self._closed:
             self._ask(())
 
@@ -201,6 +228,8 @@ class Channel:
         while self._unconfirmed and self._first <= received:
             self._unconfirmed.popleft()
             self._first += 1
+        while self._awaited and self._awaited[0][0] < self._first:
+            _end(self._awaited.popleft()[1])
 
     def _watch(self) -> None:
         """Look once a second whether answers still come. A timer for each question would cost more than it."""
@@ -221,7 +250,7 @@ class Channel:
         loop = asyncio.get_running_loop()
         silent = loop.time() - self._heard
         if silent >= self._grace:
-            self._closed = True
+            self._give_up()
             self._on_lost(f"it has not answered for {silent:.0f} s ({sign})")
             return
         self._recovering = True
@@ -235,25 +264,36 @@ class Channel:
             task.cancel()
         self._asking.clear()
         self._unanswered = 0
+        assert self._client is not None
         self._ref = reference(self._client, self._address)
         self._confirmed_at = asyncio.get_running_loop().time()
         self._ask((), again=True)
         if self._unconfirmed:
             self._tell(self._first, list(self._unconfirmed))
 
+    def _give_up(self) -> None:
+        self._closed = True
+        while self._awaited:
+            self._awaited.popleft()[1].cancel()
+
     async def close(self) -> None:
         """Send what is left and let go of the node. Twice does no harm."""
         if self._closed and not self._connected:
             return
         self.flush()
-        self._closed = True
+        self._give_up()
         await asyncio.sleep(0)
         for task in tuple(self._asking):
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
-        if self._connected:
+        if self._connected and self._client is not None:
             self._connected = False
             await self._client.__aexit__(None, None, None)
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _size(command: Command) -> int:

@@ -9,6 +9,7 @@ from casty import Client
 
 from skyward.link.channel import engine_runtime
 from skyward.wire.shared.hub import LIMITS, Hub
+from skyward.wire.shared.losing import Name
 from skyward.wire.shared.requests import Request
 from skyward.wire.trust import Credentials, presented
 
@@ -20,34 +21,40 @@ _logger = logging.getLogger(__name__)
 
 
 class ClusterClient:
-    """Speaks to a cluster, and keeps nothing of it. Lives on the library's loop."""
+    """Speaks to a cluster, and keeps nothing of it. Lives on the library's loop.
 
-    def __init__(self, name: str, credentials: Credentials) -> None:
+    Args:
+        wrote: called before the first write to each strong collection.
+    """
+
+    def __init__(self, name: str, credentials: Credentials, wrote: Callable[[Name], None]) -> None:
+        self._wrote = wrote
         self._name = name
         self._credentials = credentials
-        self._dials: dict[str, str] = {}
+        self._dials: dict[str, Callable[[str], str]] = {}
         self._client: Client | None = None
         self._hub: Hub | None = None
 
-    async def reach(self, address: str, way: Callable[[str], Awaitable[str]]) -> None:
-        """From now on, reach the member at `address` through what `way` makes for it."""
-        self._dials[address] = await way(address)
+    async def reach(self, address: str, way: Callable[[str], Awaitable[str]], dial: Callable[[str], str]) -> None:
+        """From now on, reach the member at `address` through what `way` makes for it, where `dial` says it is then."""
+        await way(address)
+        self._dials[address] = dial
 
     async def enter(self, seeds: tuple[str, ...]) -> None:
         """Get in, through one of `seeds`."""
         with presented(self._credentials) as tls:
             client = Client(
-                seeds=tuple(self._dials.get(seed, seed) for seed in seeds),
+                seeds=seeds,
                 name=self._name,
                 tls=tls,
                 limits=LIMITS,
-                address_map=lambda address: self._dials.get(address, address),
+                address_map=lambda address: self._dials.get(address, str)(address),
                 sync_every=_SYNC_EVERY,
                 runtime=engine_runtime(),
                 observer=_log,
             )
             await client.__aenter__()
-        self._client, self._hub = client, Hub(client)
+        self._client, self._hub = client, Hub(client, self._wrote)
 
     async def perform(self, request: Request) -> Any:
         """The answer to an operation."""

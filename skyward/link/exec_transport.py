@@ -10,6 +10,7 @@ When we are gone, however we went, the standard input of the one that stays ends
 import asyncio
 import contextlib
 import functools
+import os
 import secrets
 import socket
 from collections import deque
@@ -17,12 +18,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 from skyward.link.here import run_here
+from skyward.link.neighbours import is_of_this_user
 from skyward.link.ssh_transport import (
     ALIVE_EVERY,
     ALIVE_MISSES,
     CONNECT_WITHIN,
     Completed,
     LinkError,
+    is_path,
     to_the_end,
 )
 from skyward.provider import ExecAccess
@@ -64,6 +67,12 @@ while data := memoryview(there.recv(1 << 20)):
 
 _GONE = ("no such container", "is not running", "container state improper")
 """What engines say of a container that will not come back."""
+
+_AFTER_STRANGER = 0.01
+"""Seconds until the next connection is accepted after one of another user."""
+
+_MOST_CARRIED = 64
+"""Connections that a tunnel carries at a time, each with a command of its own. Others wait in the listen queue."""
 
 _LINES = 20
 _LAST_WORDS = 0.5
@@ -171,15 +180,11 @@ class ExecTransport:
             raise LinkError(f"the connection to {self._access.target} broke: {said[-1] if said else 'it ended'}")
         return Completed(int(status), done.out, err)
 
-    async def forward(self, port: int, host: str, remote: int, python: str) -> None:
+    async def forward(self, local: str, host: str, remote: int, python: str) -> None:
         """See `Transport`."""
-        listening = socket.socket()
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(("127.0.0.1", port))
-            listening.listen()
+            listening = _listen(local)
         except OSError as error:
-            listening.close()
             raise LinkError(f"no tunnel to {self._access.target}: {error}") from None
         listening.setblocking(False)
         command = (*self._access.command, python, "-ISc", _RELAY, host, str(remote))
@@ -209,17 +214,45 @@ class ExecTransport:
         await self._watching
 
 
+def _listen(local: str) -> socket.socket:
+    """A socket that listens at `local`."""
+    if not is_path(local):
+        host, _, port = local.rpartition(":")
+        return socket.create_server((host, int(port)))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(local)
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(local)
+        os.chmod(local, 0o600)
+        listening.listen()
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
 async def _accept(
     listening: socket.socket, command: tuple[str, ...], keep: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 ) -> None:
     """Have each connection carried by a command of its own."""
+    carried: set[asyncio.Task[None]] = set()
     with listening:
         while True:
+            while len(carried) >= _MOST_CARRIED:
+                await asyncio.wait(carried, return_when=asyncio.FIRST_COMPLETED)
             await _someone_there(listening)
             # Without an `await` until it has an owner: what a cancelled task was about to be given, nobody closes.
             with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
                 connection, _ = listening.accept()
-                keep(_carry(connection, command)).add_done_callback(functools.partial(_let_go, connection))
+                if not is_of_this_user(connection):  # for whom a command would be run otherwise
+                    connection.close()
+                    await asyncio.sleep(_AFTER_STRANGER)
+                    continue
+                task = keep(_carry(connection, command))
+                carried.add(task)
+                task.add_done_callback(carried.discard)
+                task.add_done_callback(functools.partial(_let_go, connection))
 
 
 async def _someone_there(listening: socket.socket) -> None:
@@ -239,7 +272,8 @@ def _let_go(connection: socket.socket, _carried: asyncio.Task[None]) -> None:
 async def _carry(connection: socket.socket, command: tuple[str, ...]) -> None:
     with connection:
         connection.setblocking(True)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         both = connection.fileno()
         process = await asyncio.create_subprocess_exec(
             *command, stdin=both, stdout=both, stderr=asyncio.subprocess.DEVNULL, start_new_session=True

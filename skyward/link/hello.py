@@ -14,20 +14,19 @@ class Hello:
 
     Attributes:
         address: `host:port` that it listens on, as it has it itself.
-        bulk: `host:port` of its bulk path, to dial from here.
+        bulk: its bulk path, to dial from here: `host:port`, or the path of a Unix socket.
         pid: its process, on its machine.
-        dial: `host:port` that reaches `address` from here.
         machine: the address at which its machine was reached; "" where it is this one.
         bulk_there: `host:port` of its bulk path, as it has it itself.
         directory: its own, by which it can be entered again; "" where it cannot.
-        vcpus, memory_gb: what its machine has; 0 where the provider knows that.
+        vcpus: what its machine has; 0 where the provider knows that.
+        memory_gb: the same; 0 where it is not known.
         python: its version; "" where it is ours.
     """
 
     address: str
     bulk: str
     pid: int
-    dial: str
     machine: str = ""
     bulk_there: str = ""
     directory: str = ""
@@ -44,11 +43,17 @@ class WorkerProcess(Protocol):
     async def exited(self) -> str:
         """Why it ended, once it has."""
 
+    async def answers(self) -> bool:
+        """Return whether its machine is reached, so that it is the worker itself that is silent."""
+
     async def facts(self) -> Facts | None:
         """What its environment is made of; None where that is ours, or cannot be found out."""
 
     async def reach(self, address: str) -> str:
         """Where to connect here, as `host:port`, to reach another address of its machine."""
+
+    def dial(self, address: str) -> str:
+        """Where to connect here now, as `host:port`, to reach an address of its machine that was made reachable."""
 
     async def stop(self) -> bool:
         """End it, whatever it does; False where it could not be reached. Twice does no harm."""

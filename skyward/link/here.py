@@ -38,7 +38,8 @@ async def run_here(words: Sequence[str], given: bytes = b"", on_line: Callable[[
 async def _feed(writer: asyncio.StreamWriter | None, given: bytes) -> None:
     if writer is None:
         return
-    with contextlib.suppress(ConnectionError):  # it did not want all of it; its status says whether that is bad
+    # It did not want all of it, and its status says whether that is bad. uvloop raises RuntimeError if it has ended.
+    with contextlib.suppress(ConnectionError, RuntimeError):
         writer.write(given)
         await writer.drain()
     writer.close()

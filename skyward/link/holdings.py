@@ -26,6 +26,15 @@ class Holdings:
         """Bytes held."""
         return self._total
 
+    def limit(self, budget: int) -> tuple[bytes, ...]:
+        """Set the budget; what the node must drop to stay within it."""
+        self._budget = budget
+        return tuple(self._drop(budget))
+
+    def shrink_to(self, nbytes: int) -> tuple[bytes, ...]:
+        """Return what the node must drop to hold at most `nbytes` now. The budget stays as it is."""
+        return tuple(self._drop(nbytes))
+
     def want(self, blobs: Mapping[bytes, memoryview]) -> tuple[dict[bytes, memoryview], tuple[bytes, ...]]:
         """What must be sent so that the node has all of `blobs`, and what it must drop to stay within its budget.
 
@@ -40,11 +49,11 @@ class Holdings:
                 missing[key] = view
                 self._sizes[key] = view.nbytes
                 self._total += view.nbytes
-        return missing, tuple(self._drop()) if self._total > self._budget else ()
+        return missing, tuple(self._drop(self._budget)) if self._total > self._budget else ()
 
-    def _drop(self) -> Iterator[bytes]:
+    def _drop(self, budget: int) -> Iterator[bytes]:
         for key in [key for key in self._sizes if key not in self._wanted]:
-            if self._total <= self._budget:
+            if self._total <= budget:
                 return
             self._total -= self._sizes.pop(key)
             yield key

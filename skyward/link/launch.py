@@ -12,12 +12,16 @@ from skyward.bootstrap import PhaseEvent, Plan
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello, WorkerProcess
+from skyward.link.ssh_transport import to_the_end
 from skyward.link.ssh_worker import SSHWorker
 from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
 
 __all__ = ["LocalWorker", "enter_worker", "start_worker"]
 
 _LOG_LINES = 20
+
+_STOP_WITHIN = 8.0
+"""Seconds that the supervisor of a worker has to end all of it; its own limit is 5."""
 
 
 async def start_worker(
@@ -55,13 +59,28 @@ async def enter_worker(access: Access, worker: WorkerEntry, within: float) -> Wo
             return await SSHWorker.enter(access, worker, within)
 
 
+_lifelines: set[int] = set()
+"""The ends of pipes that keep the workers of this process alive. Only it may hold them."""
+
+
+def _let_go() -> None:
+    """Close them in a process that was forked from this one, which would keep the workers alive after its parent."""
+    for lifeline in _lifelines:
+        with contextlib.suppress(OSError):
+            os.close(lifeline)
+    _lifelines.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 class LocalWorker:
     """A worker that is a child process of ours. It ends when we do: its standard input is a pipe that only we hold."""
 
-    def __init__(self, process: asyncio.subprocess.Process, hello: Hello, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, hello: Hello, lifeline: int) -> None:
         self.hello = hello
         self._process = process
-        self._log = log
+        self._lifeline = lifeline
 
     @classmethod
     async def start(cls, access: LocalAccess, environment: Mapping[str, str], within: float) -> "LocalWorker":
@@ -71,29 +90,44 @@ class LocalWorker:
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
         env["SKYWARD_METRICS_SCOPE"] = "processes"  # the machine is not its own
         env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
-        env["PYTHONPATH"] = os.pathsep.join([_source_root(), *filter(None, [env.get("PYTHONPATH")])])
-        with log.open("wb") as errors:
-            process = await asyncio.create_subprocess_exec(
-                access.python, "-m", "skyward.worker",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-                cwd=directory, env=env, start_new_session=True,
-            )  # fmt: skip  # one option a line would hide the command
+        path = (environment.get("PYTHONPATH"), _source_root(), os.environ.get("PYTHONPATH"))
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        its_end, lifeline = os.pipe()
+        _lifelines.add(lifeline)
         try:
-            return cls(process, await _hear(process, within), log)
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            if isinstance(error, (TimeoutError, ValueError)):
-                raise _did_not_come_up(process, within, log) from None
+            with log.open("wb") as errors:
+                process = await asyncio.create_subprocess_exec(
+                    access.python, "-m", "skyward.worker.supervisor",
+                    stdin=its_end, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                    cwd=directory, env=env, start_new_session=True,
+                )  # fmt: skip  # one option a line would hide the command
+        except BaseException:
+            _close(lifeline)
             raise
+        finally:
+            os.close(its_end)
+        worker = cls(process, Hello("", "", process.pid), lifeline)
+        try:
+            worker.hello = await _hear(process, within)
+        except BaseException as error:
+            ended = process.returncode is not None
+            await to_the_end(worker.stop())
+            if isinstance(error, TimeoutError):
+                raise _failed(f"the worker said nothing for {within:.0f} s after it was started", log) from None
+            if isinstance(error, ValueError):
+                why = _status(process.returncode) if ended and process.returncode is not None else "said nothing"
+                raise _failed(f"the worker ended as it started ({why})", log) from None
+            raise
+        return worker
 
     async def exited(self) -> str:
         """Why it ended, once it has."""
         status = await self._process.wait()
-        if status < 0:
-            return f"its process was killed by {signal.Signals(-status).name}"
-        return f"its process ended with status {status}"
+        return f"its process was {_status(status)}" if status < 0 else f"its process ended with {_status(status)}"
+
+    async def answers(self) -> bool:
+        """Return True: the machine is this one."""
+        return True
 
     async def facts(self) -> None:
         """Nothing: it is the environment of this process."""
@@ -102,13 +136,23 @@ class LocalWorker:
         """The address itself: it is of this machine."""
         return address
 
+    def dial(self, address: str) -> str:
+        """The address itself."""
+        return address
+
     async def stop(self) -> bool:
-        """End it and every process of its session. Twice does no harm."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        """End it and every process that comes from it. Twice does no harm."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_WITHIN):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        await _sweep(self._process.pid)
+        _close(self._lifeline)  # not before: a worker that sees its end removes the folder of its pool
         return True
 
     async def leave(self) -> None:
@@ -116,20 +160,58 @@ class LocalWorker:
         await self.stop()
 
 
+async def _sweep(group: int) -> None:
+    """End what is left of a process group whose first process, the outer supervisor of a worker, is gone.
+
+    The inner supervisor is of this group: where the outer one was killed, it has the time to end what has left it.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_WITHIN):
+                while True:
+                    os.killpg(group, 0)
+                    await asyncio.sleep(0.01)
+        os.killpg(group, signal.SIGKILL)
+
+
+def _close(lifeline: int) -> None:
+    if lifeline in _lifelines:
+        _lifelines.discard(lifeline)
+        os.close(lifeline)
+
+
 async def _hear(process: asyncio.subprocess.Process, within: float) -> Hello:
-    if process.stdout is None:
-        raise ValueError("the worker has no standard output")
-    async with asyncio.timeout(within):
-        words = json.loads(await process.stdout.readline())
-    return Hello(words["address"], words["bulk"], words["pid"], words["address"])
+    """Read where the worker listens.
+
+    Raises:
+        TimeoutError: it said nothing `within` so many seconds.
+        ValueError: it has ended, or it is no worker.
+    """
+    assert process.stdout is not None
+    reading = asyncio.ensure_future(process.stdout.readline())
+    ending = asyncio.ensure_future(process.wait())  # another process may hold its output, and live on
+    try:
+        async with asyncio.timeout(within):
+            await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done() or not reading.result():
+                await ending
+                raise ValueError("the worker has ended")
+    finally:
+        reading.cancel()
+        ending.cancel()
+    words = json.loads(reading.result())
+    return Hello(words["address"], words["bulk"], words["pid"], memory_gb=words.get("memory_gb", 0))
 
 
-def _did_not_come_up(process: asyncio.subprocess.Process, within: float, log: Path) -> NodeStartError:
+def _status(status: int) -> str:
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+
+
+def _failed(what: str, log: Path) -> NodeStartError:
+    """Return the error for a worker that did not start, with the last lines of its log."""
     said = log.read_text(errors="replace")
-    if process.returncode == -signal.SIGKILL and not said:
-        return NodeStartError(f"the worker said nothing for {within:.0f} s after it was started")
     lines = said.splitlines()[-_LOG_LINES:]
-    return NodeStartError("\n".join((f"the worker ended as it started (status {process.returncode}):", *lines)), said)
+    return NodeStartError("\n".join((f"{what}:" if lines else what, *lines)), said)
 
 
 def _source_root() -> str:

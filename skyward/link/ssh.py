@@ -6,17 +6,20 @@ It is made again whenever it breaks.
 import asyncio
 import contextlib
 import logging
+import os
+import secrets
 import shlex
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Self
 
 from skyward.errors import NodeStartError
 from skyward.link.exec_transport import ExecTransport
 from skyward.link.ssh_asyncssh import AsyncSSH
 from skyward.link.ssh_openssh import OpenSSH, openssh_here
-from skyward.link.ssh_transport import Completed, LinkError, Transport, to_the_end
+from skyward.link.ssh_transport import Completed, LinkError, Transport, is_path, socket_directory, to_the_end
 from skyward.provider import ExecAccess, RemoteAccess, SSHAccess
 
 __all__ = ["SSHLink"]
@@ -31,9 +34,9 @@ _PORTS = 5
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tunnel:
-    port: int
+    local: str
     host: str
     remote: int
     python: str
@@ -42,18 +45,21 @@ class _Tunnel:
 class SSHLink:
     """The link. Lives on the library's loop.
 
-    A connection that breaks is made again, tunnels and all, on the same ports here; only after `access.grace` seconds
-    without one is the link lost.
+    A connection that breaks is made again, tunnels and all, on the same ports here where they are free; only after
+    `access.grace` seconds without one is the link lost.
 
     Attributes:
         lost: done, with the reason, once the machine is given up.
+        since: when the connection was made, on the clock of the loop; infinity while there is none.
     """
 
     def __init__(self, access: RemoteAccess, transport: Transport) -> None:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.since = asyncio.get_running_loop().time()
         self._access = access
         self._transport = transport
-        self._tunnels: list[_Tunnel] = []
+        self._tunnels: dict[tuple[str, int], _Tunnel] = {}
+        self._sockets: list[_Tunnel] = []
         self._settled = asyncio.Event()
         self._settled.set()
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
@@ -101,25 +107,40 @@ class SSHLink:
             raise LinkError(f"{path} could not be written on {self._access.target}: {done.err.strip()}")
 
     async def tunnel(self, host: str, remote: int, python: str = "python3") -> str:
-        """Where to connect here, as `host:port`, to reach a port that the machine reaches. It stays the same.
+        """Make a port that the machine reaches reachable here; return where, as `host:port`.
+
+        Any user of this machine can connect there, and can listen there while the connection is broken: both ends of
+        what goes through it must prove themselves, and protect what follows, as TLS does. After a break it may be
+        another port, which `dial` tells.
 
         `python` is an interpreter of the machine, for those ways in that need one.
 
         Raises:
             LinkError: the connection broke, or no port could be had.
         """
-        transport = await self._connected()
-        for left in reversed(range(_PORTS)):
+        tunnel = self._tunnels.get((host, remote))
+        if tunnel is None:
             tunnel = _Tunnel(_free_port(), host, remote, python)
-            try:
-                await transport.forward(tunnel.port, host, remote, python)
-            except LinkError:
-                if not left or transport.broken.done():
-                    raise
-            else:
-                break
-        self._tunnels.append(tunnel)
-        return f"127.0.0.1:{tunnel.port}"
+            await _forward(await self._connected(), tunnel)
+            self._tunnels[host, remote] = tunnel
+        return tunnel.local
+
+    async def socket(self, host: str, remote: int, python: str = "python3") -> str:
+        """Make a port that the machine reaches reachable here by a Unix socket of this user alone; return its path.
+
+        Raises:
+            LinkError: the connection broke, or the socket could not be made.
+        """
+        path = str(socket_directory() / secrets.token_hex(8))
+        tunnel = _Tunnel(path, host, remote, python)
+        await _forward(await self._connected(), tunnel)
+        self._sockets.append(tunnel)
+        return path
+
+    def dial(self, host: str, remote: int) -> str:
+        """Where `tunnel` has made a port reachable, now; the port itself where it has not."""
+        tunnel = self._tunnels.get((host, remote))
+        return f"{host}:{remote}" if tunnel is None else tunnel.local
 
     async def _connected(self) -> Transport:
         await self._settled.wait()
@@ -138,6 +159,7 @@ class SSHLink:
         while True:
             reason = await asyncio.shield(self._transport.broken)
             self._settled.clear()
+            self.since = inf
             since = loop.time()
             _logger.info("the connection to %s broke (%s); connecting again", self._access.target, reason)
             await self._transport.close()
@@ -152,6 +174,7 @@ class SSHLink:
                 self._lose(str(error))
                 return
             _logger.info("connected to %s again after %.1f s", self._access.target, loop.time() - since)
+            self.since = loop.time()
             self._settled.set()
 
     async def _again(self) -> Transport:
@@ -159,8 +182,8 @@ class SSHLink:
             try:
                 transport = await _connect(self._access)
                 try:
-                    for tunnel in self._tunnels:
-                        await transport.forward(tunnel.port, tunnel.host, tunnel.remote, tunnel.python)
+                    for tunnel in (*self._tunnels.values(), *self._sockets):
+                        await _forward(transport, tunnel)
                 except BaseException:
                     await transport.close()
                     raise
@@ -182,6 +205,22 @@ class SSHLink:
         self._lose("the connection was closed")
         with contextlib.suppress(LinkError):
             await self._transport.close()
+        for tunnel in self._sockets:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(tunnel.local)
+
+
+async def _forward(transport: Transport, tunnel: _Tunnel) -> None:
+    """Make a tunnel, at another port where its own is taken by now: by a program that took it during a break, say."""
+    for left in reversed(range(_PORTS)):
+        try:
+            await transport.forward(tunnel.local, tunnel.host, tunnel.remote, tunnel.python)
+        except LinkError:
+            if not left or transport.broken.done() or is_path(tunnel.local):
+                raise
+            tunnel.local = _free_port()
+        else:
+            return
 
 
 def _pauses(access: RemoteAccess) -> Iterator[float]:
@@ -201,8 +240,7 @@ async def _connect(access: RemoteAccess) -> Transport:
     return await AsyncSSH.connect(access)
 
 
-def _free_port() -> int:
+def _free_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return f"127.0.0.1:{probe.getsockname()[1]}"

@@ -128,9 +128,9 @@ class AsyncSSH:
         """See `Transport`."""
         return await self._ask({"do": "run", "command": command, "given": base64.b64encode(given).decode()}, on_line)
 
-    async def forward(self, port: int, host: str, remote: int, python: str) -> None:
+    async def forward(self, local: str, host: str, remote: int, python: str) -> None:
         """See `Transport`."""
-        await self._ask({"do": "forward", "port": port, "host": host, "remote": remote})
+        await self._ask({"do": "forward", "local": local, "host": host, "remote": remote})
 
     async def close(self) -> None:
         """See `Transport`."""

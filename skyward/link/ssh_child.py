@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skyward.link.ssh_transport import ALIVE_EVERY, ALIVE_MISSES, CIPHERS, CONNECT_WITHIN
+from skyward.link.ssh_transport import ALIVE_EVERY, ALIVE_MISSES, CIPHERS, CONNECT_WITHIN, is_path
 
 if TYPE_CHECKING:
     import asyncssh
@@ -125,7 +125,13 @@ async def _forward(connection: "asyncssh.SSHClientConnection", words: _Words) ->
     import asyncssh
 
     try:
-        await connection.forward_local_port("127.0.0.1", words["port"], words["host"], words["remote"])
+        if is_path(words["local"]):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(words["local"])
+            await connection.forward_local_path_to_port(words["local"], words["host"], words["remote"])
+        else:
+            host, _, port = words["local"].rpartition(":")
+            await connection.forward_local_port(host, int(port), words["host"], words["remote"])
     except (OSError, asyncssh.Error) as error:
         _say(id=words["id"], error=str(error) or type(error).__name__)
     else:
@@ -149,6 +155,7 @@ async def _serve(connection: "asyncssh.SSHClientConnection", requests: asyncio.S
 async def _main() -> None:
     import asyncssh
 
+    os.umask(0o077)  # its sockets are for this user
     loop = asyncio.get_running_loop()
     requests = asyncio.StreamReader(limit=LINE_LIMIT)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)

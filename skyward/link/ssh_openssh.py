@@ -11,10 +11,8 @@ import logging
 import os
 import secrets
 import shutil
-import tempfile
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Self
 
 from skyward.link.here import run_here
@@ -26,6 +24,7 @@ from skyward.link.ssh_transport import (
     Completed,
     LinkError,
     refused,
+    socket_directory,
     to_the_end,
 )
 from skyward.provider import SSHAccess
@@ -61,7 +60,7 @@ class OpenSSH:
         Raises:
             LinkError: it did not work out.
         """
-        control = str(_control_directory() / secrets.token_hex(8))
+        control = str(socket_directory() / secrets.token_hex(8))
         host, checking = await _host_checking(access)
         sign = f"skyward-{secrets.token_hex(4)}"
         process = await asyncio.create_subprocess_exec(
@@ -113,11 +112,11 @@ class OpenSSH:
             raise LinkError(f"the connection to {self._access.target} broke: {done.err.strip() or 'it ended'}")
         return done
 
-    async def forward(self, port: int, host: str, remote: int, python: str) -> None:
+    async def forward(self, local: str, host: str, remote: int, python: str) -> None:
         """See `Transport`."""
         there = f"[{host}]" if ":" in host else host
         process = await asyncio.create_subprocess_exec(
-            *self._through("-O", "forward", "-L", f"127.0.0.1:{port}:{there}:{remote}", "--", "machine"),
+            *self._through("-O", "forward", "-L", f"{local}:{there}:{remote}", "--", "machine"),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip  # one option a line would hide the command
         _, err = await process.communicate()
@@ -156,6 +155,8 @@ def _options(access: SSHAccess) -> list[str]:
         "ClearAllForwardings": "yes",
         "ForwardAgent": "no",
         "ForwardX11": "no",
+        "StreamLocalBindMask": "0177",
+        "StreamLocalBindUnlink": "yes",  # a socket of the connection before this one
         "PermitLocalCommand": "no",
         "RemoteCommand": "none",
         "LogLevel": "INFO",
@@ -216,17 +217,3 @@ async def _effective(access: SSHAccess) -> dict[str, str]:
 def _quoted(path: str) -> str:
     """A path as a configuration takes it."""
     return '"' + os.path.expanduser(path).replace("%", "%%") + '"'
-
-
-def _control_directory() -> Path:
-    """The user's own directory of control sockets. It stays: a socket goes with its connection, however we end.
-
-    Raises:
-        LinkError: somebody else has made it.
-    """
-    path = Path(tempfile.gettempdir()) / f"sky-ssh-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    state = path.lstat()
-    if path.is_symlink() or state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise LinkError(f"{path} must be a directory of yours alone (mode 700)", final=True)
-    return path

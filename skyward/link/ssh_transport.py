@@ -1,8 +1,14 @@
 """What a connection to a machine does for us, whichever program makes it."""
 
 import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -16,7 +22,9 @@ __all__ = [
     "Completed",
     "LinkError",
     "Transport",
+    "is_path",
     "refused",
+    "socket_directory",
     "to_the_end",
 ]
 
@@ -26,6 +34,9 @@ CONNECT_WITHIN = 10.0
 ALIVE_EVERY = 2
 ALIVE_MISSES = 3
 """A connection is given up when this many questions, so many seconds apart, have gone without an answer."""
+
+_STALE = 86_400.0
+"""Seconds after which a Unix socket at which nobody listens is removed."""
 
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 """Preferred over others: with them a tunnel carries about twice as much as with ChaCha20."""
@@ -72,9 +83,10 @@ class Transport(Protocol):
             LinkError: the connection broke before the command ended.
         """
 
-    async def forward(self, port: int, host: str, remote: int, python: str) -> None:
-        """Carry what connects to `port` on our loopback to a port that the machine reaches.
+    async def forward(self, local: str, host: str, remote: int, python: str) -> None:
+        """Carry what connects to `local` to a port that the machine reaches.
 
+        `local` is `host:port` on our loopback, or the path of a Unix socket, which is replaced where it exists.
         `python` is an interpreter there, for whom that helps.
 
         Raises:
@@ -83,6 +95,43 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """End the connection. Twice does no harm."""
+
+
+def is_path(local: str) -> bool:
+    """Return whether the local end of a tunnel is a Unix socket."""
+    return local.startswith("/")
+
+
+def socket_directory() -> Path:
+    """Return the directory of this user's Unix sockets, which nobody else can enter. It stays.
+
+    A socket goes with its connection, unless the client was killed: those are removed here when they are a day old.
+
+    Raises:
+        LinkError: somebody else has made it.
+    """
+    path = Path(tempfile.gettempdir()) / f"sky-ssh-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    state = path.lstat()
+    if path.is_symlink() or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise LinkError(f"{path} must be a directory of yours alone (mode 700)", final=True)
+    for left in path.iterdir():
+        with contextlib.suppress(OSError):  # another process of ours has removed it
+            if left.stat().st_mtime < time.time() - _STALE and not _answers(left):
+                left.unlink()
+    return path
+
+
+def _answers(path: Path) -> bool:
+    """Return whether a program listens at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def refused(access: "SSHAccess", said: str) -> LinkError:

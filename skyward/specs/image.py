@@ -9,7 +9,8 @@ from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import SpecError
-from skyward.values import FrozenMap, Secret, Value, choice, number, of_type, strings, text_map
+from skyward.specs.variables import check_variables
+from skyward.values import FrozenMap, Secret, Value, choice, listed, of_type, seconds, shown, strings, text_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ type SkywardSource = Literal["auto", "local", "github", "pypi"]
 
 DEFAULT_EXCLUDES = ("__pycache__", "*.pyc", "*.pyo", ".git", ".venv", "node_modules", "*.egg-info")
 
-_PYTHON = re.compile(r"3\.([0-9]+)(\.[0-9]+)?")
+_PYTHON = re.compile(r"3\.([0-9]{1,3})(\.[0-9]{1,3})?")
 _OLDEST_PYTHON = 12
 _FORBIDDEN_MOUNTS = ("/", "/opt", "/opt/skyward", "/root", "/tmp")
 
@@ -42,7 +43,9 @@ class PipIndex(Value):
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str) or "://" not in self.url:
-            raise SpecError(f"PipIndex url must be an address, such as 'https://host/simple', but got {self.url!r}.")
+            raise SpecError(
+                f"PipIndex url must be an address, such as 'https://host/simple', but got {shown(self.url)}."
+            )
         self._set(packages=strings(self.packages, "packages", "['torch']"))
 
 
@@ -99,21 +102,23 @@ class Image(Value):
 
     def __post_init__(self) -> None:
         _check_python(self.python)
-        indexes = (self.pip_indexes,) if isinstance(self.pip_indexes, PipIndex) else tuple(self.pip_indexes)
+        indexes = listed(self.pip_indexes, "pip_indexes", "sky.PipIndex('https://host/simple')", PipIndex)
         for index in indexes:
             of_type(index, "pip_indexes", PipIndex, "pip_indexes=[sky.PipIndex('https://host/simple')]")
         choice(self.skyward_source, "skyward_source", SkywardSource)
-        number(self.bootstrap_timeout, "bootstrap_timeout")
+        seconds(self.bootstrap_timeout, "bootstrap_timeout")
         env = text_map(self.env, "env", "{'KERAS_BACKEND': 'jax'}")
+        shell_vars = text_map(self.shell_vars, "shell_vars", "{'CUDA': 'nvidia-smi --version'}")
+        check_variables(env, shell_vars)
         self._set(
             pip=strings(self.pip, "pip", "['numpy', 'torch']"),
             pip_indexes=indexes,
             apt=strings(self.apt, "apt", "['ffmpeg']"),
             env=FrozenMap({name: Secret(value) for name, value in env.items()}),
-            shell_vars=text_map(self.shell_vars, "shell_vars", "{'CUDA': 'nvidia-smi --version'}"),
+            shell_vars=shell_vars,
             includes=strings(self.includes, "includes", "['./my_module/']"),
             excludes=strings(self.excludes, "excludes", "['*.pyc']"),
-            metrics=self.metrics if self.metrics in (None, "default") else tuple(self.metrics),
+            metrics=self.metrics if self.metrics in (None, "default") else listed(self.metrics, "metrics", "..."),
         )
 
     @property
@@ -155,11 +160,11 @@ def _digest(value: dict[str, Any]) -> str:
 
 
 def _check_python(version: object) -> None:
-    if version == "auto":
+    if isinstance(version, str) and version == "auto":
         return
     found = _PYTHON.fullmatch(version) if isinstance(version, str) else None
     if found is None:
-        raise SpecError(f"python must be a version, such as '3.13', or 'auto', but got {version!r}.")
+        raise SpecError(f"python must be a version, such as '3.13', or 'auto', but got {shown(version)}.")
     if int(found[1]) < _OLDEST_PYTHON:
         raise SpecError(
             f"python must be 3.{_OLDEST_PYTHON} or newer, which Skyward needs on a node, but got {version}."
@@ -189,9 +194,9 @@ class Volume(Value):
 
     def __post_init__(self) -> None:
         if not isinstance(self.bucket, str) or not self.bucket:
-            raise SpecError(f"Volume bucket must be the name of a bucket, but got {self.bucket!r}.")
+            raise SpecError(f"Volume bucket must be the name of a bucket, but got {shown(self.bucket)}.")
         if not isinstance(self.mount, str) or not self.mount.startswith("/"):
-            raise SpecError(f"Volume mount must be an absolute path, such as '/data', but got {self.mount!r}.")
+            raise SpecError(f"Volume mount must be an absolute path, such as '/data', but got {shown(self.mount)}.")
         path = "/" + normpath(self.mount).lstrip("/")
         if path in _FORBIDDEN_MOUNTS or path.startswith("/opt/skyward/"):
             raise SpecError(f"Volume mount {self.mount!r} would hide a folder that the node needs: use '/data' or so.")

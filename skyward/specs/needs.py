@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skyward.errors import SpecError
-from skyward.values import FrozenMap, Value, number, of_type
+from skyward.values import FrozenMap, Value, number, of_type, shown
 
 __all__ = ["NOTHING", "Needs", "Resources", "capability_set", "held", "resource_map"]
 
@@ -20,7 +20,7 @@ def resource_map(given: object, name: str = "resources", *, zeros: bool = False)
         SpecError: it is no mapping of names to amounts.
     """
     if not isinstance(given, Mapping):
-        raise SpecError(f"{name} must be amounts by name, as in `{name}={{'GPU': 1}}`, but got {given!r}.")
+        raise SpecError(f"{name} must be amounts by name, as in `{name}={{'GPU': 1}}`, but got {shown(given)}.")
     for key, amount in given.items():
         of_type(key, f"a name in {name}", str, f"{name}={{'GPU': 1}}")
         if not key.strip():
@@ -36,7 +36,7 @@ def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
         SpecError: it is no collection of names.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise SpecError(f"{name} must be a set of names, as in `{name}={{'gpu'}}`, but got {given!r}.")
+        raise SpecError(f"{name} must be a set of names, as in `{name}={{'gpu'}}`, but got {shown(given)}.")
     names = tuple(given)
     for each in names:
         of_type(each, f"an entry of {name}", str, f"{name}={{'gpu'}}")

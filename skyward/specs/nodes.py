@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from skyward import limits
 from skyward.errors import SpecError
-from skyward.values import Value, choice, number, whole
+from skyward.values import Value, choice, number, shown, whole
 
 __all__ = ["Executor", "Nodes", "NodesLike", "Worker"]
 
@@ -13,7 +14,7 @@ type Executor = Literal["auto", "thread", "process"]
 type NodesLike = int | tuple[int, int] | Nodes
 """What is taken where a number of nodes is asked for: N, (MIN, MAX), or `Nodes`."""
 
-_TEXT = re.compile(r"(?:(?P<desired>[0-9]+)/)?(?P<min>[0-9]+)(?::(?P<max>[0-9]+))?")
+_TEXT = re.compile(r"(?:(?P<desired>[0-9]{1,18})/)?(?P<min>[0-9]{1,18})(?::(?P<max>[0-9]{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,16 @@ class Nodes(Value):
     desired: int | None = None
 
     def __post_init__(self) -> None:
-        whole(self.min, "Nodes min", least=0 if self.min == 0 else 1)
+        whole(self.min, "Nodes min", least=0 if self.min == 0 else 1, most=limits.NODES)
         if self.max is not None:
-            whole(self.max, "Nodes max", least=1)
+            whole(self.max, "Nodes max", least=1, most=limits.NODES)
         elif self.min == 0:
             raise SpecError("Nodes min can be 0 only in an elastic pool: give `max` too, as in `Nodes(min=0, max=4)`.")
         if self.max is not None and self.max < self.min:
             raise SpecError(f"Nodes max ({self.max}) must not be less than min ({self.min}): swap them or raise max.")
         if self.desired is None:
             return
-        whole(self.desired, "Nodes desired", least=0 if self.min == 0 else 1)
+        whole(self.desired, "Nodes desired", least=0 if self.min == 0 else 1, most=limits.NODES)
         if self.desired > self.ceiling:
             bound, fix = ("min", "give `max` to let the pool grow") if self.max is None else ("max", "raise max")
             raise SpecError(
@@ -79,12 +80,12 @@ class Nodes(Value):
             case bool():
                 pass
             case int():
-                whole(value, "nodes", least=1)
+                whole(value, "nodes", least=1, most=limits.NODES)
                 return cls(value)
             case (least, most):  # a list of two as well
                 return cls(least, most)
         hint = f"; write `Nodes.parse({value!r})`" if isinstance(value, str) else ""
-        raise SpecError(f"nodes must be a number, (min, max) or `sky.Nodes(...)`, but got {value!r}{hint}.")
+        raise SpecError(f"nodes must be a number, (min, max) or `sky.Nodes(...)`, but got {shown(value)}{hint}.")
 
     @classmethod
     def parse(cls, text: str) -> "Nodes":
@@ -96,7 +97,7 @@ class Nodes(Value):
         found = _TEXT.fullmatch(text.strip())
         if found is None:
             raise SpecError(
-                f"nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got {text!r}."
+                f"nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got {shown(text)}."
             )
         least, most, desired = (None if part is None else int(part) for part in found.group("min", "max", "desired"))
         return cls(least or 0, most, desired)
@@ -126,9 +127,9 @@ class Worker(Value):
     backlog_gb: float = 1.0
 
     def __post_init__(self) -> None:
-        whole(self.concurrency, "Worker concurrency", least=1)
+        whole(self.concurrency, "Worker concurrency", least=1, most=limits.CONCURRENCY)
         choice(self.executor, "Worker executor", Executor)
-        number(self.backlog_gb, "Worker backlog_gb", zero=True)
+        number(self.backlog_gb, "Worker backlog_gb", zero=True, most=limits.GB)
 
     @property
     def resolved_executor(self) -> Literal["thread", "process"]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from skyward import limits
 from skyward.specs.nodes import Worker
-from skyward.values import Value, choice, number, of_type, whole
+from skyward.values import Value, choice, number, of_type, seconds, whole
 
 if TYPE_CHECKING:
     from skyward.scaling.snapshot import Policy
@@ -56,13 +57,15 @@ class Options(Value):
         provision_retry_delay: between attempts to get machines.
         max_provision_attempts: how often to try.
         ssh_retry_interval: between attempts to connect.
-        default_compute_timeout: that a task may run, where it does not say so itself.
+        default_compute_timeout: that a task may run, where it does not say so itself. Not for generator functions:
+            a stream takes as long as its reader; a timeout of its own limits it as a whole, pauses included.
         autoscale_cooldown: between decisions to shrink.
         autoscale_idle_timeout: without a task before the pool shrinks to its minimum.
         reconcile_tick_interval: between checks that there are as many nodes as there should be.
         shutdown_timeout: that closing the pool may take.
-        console: whether, or how, progress is shown.
-        logging: whether Skyward logs.
+        console: how progress is shown on standard error: "rich" (a status line on a terminal), "minimal" (a few lines),
+            "log" (to the logger `skyward.events`) or "silent"; True for what suits the terminal, pipe or notebook.
+        logging: whether events and warnings are written to `logs/skyward.log` in the data directory of Skyward.
         cluster: whether nodes form a cluster; False runs each on its own, without collections.
         retry_on_interruption: how often a task is queued again after its node was lost.
         policy: what decides how many nodes there are: the name of a policy, such as "binpack", or an object like one.
@@ -113,15 +116,18 @@ class Options(Value):
         if self.worker is None:
             self._set(worker=Worker())
         of_type(self.worker, "worker", Worker, "worker=sky.Worker(concurrency=2)")
-        for name in ("provision_timeout", "ssh_timeout", "bootstrap_timeout", "ssh_retry_interval"):
-            number(getattr(self, name), name, optional=True)
-        number(self.provision_retry_delay, "provision_retry_delay", zero=True, optional=True)
+        for name in ("provision_timeout", "ssh_timeout", "bootstrap_timeout"):
+            seconds(getattr(self, name), name, optional=True)
+        for name in ("ssh_retry_interval", "metrics_interval"):
+            seconds(getattr(self, name), name, optional=True, least=limits.INTERVAL)
+        seconds(self.reconcile_tick_interval, "reconcile_tick_interval", least=limits.INTERVAL)
+        seconds(self.provision_retry_delay, "provision_retry_delay", zero=True, optional=True)
         if self.max_provision_attempts is not None:
             whole(self.max_provision_attempts, "max_provision_attempts", least=1)
-        for name in ("default_compute_timeout", "reconcile_tick_interval", "shutdown_timeout"):
-            number(getattr(self, name), name)
+        for name in ("default_compute_timeout", "shutdown_timeout"):
+            seconds(getattr(self, name), name)
         for name in ("autoscale_cooldown", "autoscale_idle_timeout"):
-            number(getattr(self, name), name, zero=True)
+            seconds(getattr(self, name), name, zero=True)
         if not isinstance(self.console, bool):
             choice(self.console, "console", Console)
         of_type(self.logging, "logging", bool, "logging=False")
@@ -129,11 +135,11 @@ class Options(Value):
             of_type(self.cluster, "cluster", bool, "cluster=False")
         whole(self.retry_on_interruption, "retry_on_interruption", least=0)
         _check_policy(self.policy)
-        for name in ("budget", "upscaling_speed", "metrics_interval"):
-            number(getattr(self, name), name, optional=True)
+        number(self.budget, "budget", optional=True, most=limits.USD)
+        number(self.upscaling_speed, "upscaling_speed", optional=True, most=limits.NODES)
         if self.max_nodes is not None:
-            whole(self.max_nodes, "max_nodes", least=1)
-        whole(self.max_concurrent_launches, "max_concurrent_launches", least=1)
+            whole(self.max_nodes, "max_nodes", least=1, most=limits.NODES)
+        whole(self.max_concurrent_launches, "max_concurrent_launches", least=1, most=limits.NODES)
 
 
 def _check_policy(policy: object) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from skyward import limits
 from skyward.errors import SpecError
 from skyward.specs.options import OptionFields, Options
 from skyward.specs.spec import Spec, SpecFields
-from skyward.values import FrozenMap, closest
+from skyward.values import FrozenMap, closest, shown
 
 __all__ = ["DEFAULT_GROUP", "ComputeFields", "GroupsLike", "Resolved", "resolve_groups"]
 
@@ -103,7 +104,7 @@ def _check_name(name: object, what: str, example: str) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise SpecError(
             f"{what} must be letters, digits, '-', '_' and '.', at most 63 of them, such as {example!r}, "
-            f"but got {name!r}."
+            f"but got {shown(name)}."
         )
 
 
@@ -114,7 +115,7 @@ def _groups(given: object, specs: Sequence[Spec], hardware: Mapping[str, Any]) -
     if not isinstance(given, Mapping) or not given:
         raise SpecError(
             "groups must be specs by name, as in `groups={'cpu': sky.Spec(vcpus=4), 'gpu': sky.Spec(accelerator='T4')}`"
-            f", but got {given!r}."
+            f", but got {shown(given)}."
         )
     return FrozenMap({name: _group(name, group) for name, group in given.items()})
 
@@ -124,20 +125,22 @@ def _group(name: object, given: object) -> tuple[Spec, ...]:
     specs = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     for spec in specs:
         if not isinstance(spec, Spec):
-            raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {spec!r}.")
+            raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {shown(spec)}.")
         if not spec.node_resources and not spec.node_capabilities:
             raise SpecError(
                 f"groups[{name!r}] has no resources, so no task can ask for it: give its Spec `vcpus=`, "
                 "`accelerator=`, or `resources=` such as {'CPU': 4}."
             )
     if not specs:
-        raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {given!r}.")
+        raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {shown(given)}.")
     return specs
 
 
 def _check_limits(resolved: Resolved) -> None:
     most = resolved.options.max_nodes
     fewest = sum(max(specs[0].nodes.min, specs[0].nodes.threshold) for specs in resolved.groups.values())
+    if fewest > limits.NODES:
+        raise SpecError(f"groups start with {fewest:,} nodes, and a pool has {limits.NODES:,} at most: lower `nodes`.")
     if most is not None and most < fewest:
         raise SpecError(
             f"max_nodes ({most}) must not be less than the {fewest} nodes that the pool starts with: raise max_nodes, "
@@ -150,7 +153,9 @@ def _specs(specs: Sequence[Spec], hardware: dict[str, Any]) -> tuple[Spec, ...]:
         if isinstance(spec, Spec):
             continue
         keyword = "options" if isinstance(spec, Options) else "provider"
-        raise SpecError(f"Compute takes only `sky.Spec(...)` by position, but got {spec!r}; write `{keyword}=...`.")
+        raise SpecError(
+            f"Compute takes only `sky.Spec(...)` by position, but got {shown(spec)}; write `{keyword}=...`."
+        )
     if specs and hardware:
         names = ", ".join(hardware)
         raise SpecError(f"Compute got specs and also {names}: put {names} inside each `sky.Spec(...)`.")
@@ -161,7 +166,7 @@ def _options(options: Options | None, knobs: dict[str, Any]) -> Options:
     if options is None:
         return Options(**knobs)
     if not isinstance(options, Options):
-        raise SpecError(f"options must be `sky.Options(...)`, but got {options!r}.")
+        raise SpecError(f"options must be `sky.Options(...)`, but got {shown(options)}.")
     for knob in knobs:
         if knob in options._given:
             raise SpecError(f"{knob} is given twice, on Compute and in options: keep one of them.")

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
+from skyward import limits
 from skyward.accelerators import Accelerator, parse_accelerator
 from skyward.errors import SpecError
 from skyward.specs.image import Image, Volume
 from skyward.specs.needs import capability_set, resource_map
 from skyward.specs.nodes import Nodes, NodesLike
-from skyward.values import FrozenMap, Value, choice, number, of_type
+from skyward.values import FrozenMap, Value, choice, listed, number, of_type, seconds, shown
 
 __all__ = ["Allocation", "Architecture", "Spec", "SpecFields"]
 
@@ -95,6 +96,8 @@ class Spec(Value):
         if isinstance(self.provider, type):
             name = self.provider.__name__
             raise SpecError(f"provider must be the settings of a provider, and got the class: write `{name}()`.")
+        if not (self.provider is None or isinstance(self.provider, str) or hasattr(self.provider, "create_provider")):
+            raise SpecError(f"{shown(self.provider)} is no provider; give one such as `sky.Local()`, or its name.")
         accelerator: object = self.accelerator
         if isinstance(accelerator, str):
             self._set(accelerator=parse_accelerator(accelerator))
@@ -103,19 +106,21 @@ class Spec(Value):
                 name = getattr(accelerator, "__name__", None) or repr(accelerator)
                 raise SpecError(f"accelerator must be an accelerator: call it, `{name}()`.")
             of_type(accelerator, "accelerator", Accelerator, "accelerator=sky.accelerators.A100()")
-        for name in ("vcpus", "memory_gb", "disk_gb", "max_hourly_cost"):
-            number(getattr(self, name), name, optional=True)
+        number(self.vcpus, "vcpus", optional=True, most=limits.VCPUS)
+        number(self.memory_gb, "memory_gb", optional=True, most=limits.GB)
+        number(self.disk_gb, "disk_gb", optional=True, most=limits.GB)
+        number(self.max_hourly_cost, "max_hourly_cost", optional=True, most=limits.USD)
         choice(self.architecture, "architecture", Architecture, optional=True)
         choice(self.allocation, "allocation", Allocation)
         of_type(self.image, "image", Image, "image=sky.Image(pip=['numpy'])")
         if self.region is not None:
             of_type(self.region, "region", str, "region='us-east-1'")
-        number(self.ttl, "ttl", zero=True)
-        number(self.idle_timeout, "idle_timeout", zero=True, optional=True)
+        seconds(self.ttl, "ttl", zero=True)
+        seconds(self.idle_timeout, "idle_timeout", zero=True, optional=True)
         self._set(
             nodes=Nodes.of(self.nodes),
-            volumes=_listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')"),
-            plugins=_listed(self.plugins, "plugins", "sky.plugins.torch()"),
+            volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')"),
+            plugins=listed(self.plugins, "plugins", "sky.plugins.torch()"),
             resources=resource_map(self.resources, zeros=True),
             capabilities=capability_set(self.capabilities),
         )
@@ -152,9 +157,3 @@ def _called(accelerator: Accelerator) -> tuple[str, str]:
     """What tasks ask for it by: its kind and its name."""
     architecture = accelerator.metadata.get("architecture") if accelerator.metadata else None
     return architecture if architecture in _NO_GPUS else "GPU", accelerator.name
-
-
-def _listed(value: object, name: str, example: str) -> tuple[object, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise SpecError(f"{name} must be a list, as in `{name}=[{example}]`, but got {value!r}.")
-    return tuple(value)

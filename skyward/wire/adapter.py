@@ -2,7 +2,8 @@
 
 A worker group is one node with so many slots. The adapter connects, both sides prove that they know the token without
 saying it, and then the adapter sends heartbeats, which are echoed, and answers commands. Each message is one JSON
-object on a line of its own; nothing in it is ever run, and a line that is not exactly such a message is refused.
+object on a line of its own; nothing in it is ever run, and a line that is not exactly such a message is refused. After
+the proofs each line begins with a code (`Seal`), so that a relay can add, change, repeat and reorder nothing.
 
 Source: spec/ "Worker Adapter Protocol".
 """
@@ -34,6 +35,8 @@ from skyward.wire.strict import (
 )
 
 __all__ = [
+    "CODE_BYTES",
+    "GREETING_BYTES",
     "LINE_BYTES",
     "PROTOCOL",
     "Answer",
@@ -44,6 +47,7 @@ __all__ = [
     "Malformed",
     "Message",
     "Proof",
+    "Seal",
     "ShutdownWorkerGroup",
     "StartWorkerGroup",
     "Status",
@@ -54,9 +58,15 @@ __all__ = [
     "proof_of",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 LINE_BYTES = 64 * 1024
-"""The longest line that either side reads."""
+"""The longest message that either side reads."""
+
+GREETING_BYTES = 512
+"""The longest line that either side reads before the proof."""
+
+CODE_BYTES = 65
+"""What a line has before its message after the proofs: 64 hexadecimal digits and a space."""
 
 _HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [\w@.:-]+)?")
 
@@ -185,6 +195,38 @@ type Message = (
 def proof_of(token: str, role: Literal["adapter", "controller"], challenge: str, nonce: str) -> str:
     """What only one who knows the token can say to `challenge`, which the other side made up, and `nonce`."""
     return hmac.new(token.encode(), f"{role}:{challenge}:{nonce}".encode(), "sha256").hexdigest()
+
+
+class Seal:
+    """The codes of the lines that one side sends over one connection, after the proofs.
+
+    Each is the HMAC-SHA256 of the side, the number of the line and the line, under a key of this connection alone.
+    """
+
+    def __init__(self, token: str, role: Literal["adapter", "controller"], challenge: str, nonce: str) -> None:
+        self._key = hmac.digest(token.encode(), f"session:{challenge}:{nonce}".encode(), "sha256")
+        self._role = role
+        self._number = 0
+
+    def close(self, line: bytes) -> bytes:
+        """The next line to send, with its code."""
+        return self._code(line) + b" " + line
+
+    def open(self, line: bytes) -> bytes:
+        """The next line that came, without its code.
+
+        Raises:
+            Malformed: the other side did not send it, or not as the next one.
+        """
+        code, _, rest = line.partition(b" ")
+        if not hmac.compare_digest(code, self._code(rest)):
+            raise Malformed("A line does not have the expected code.")
+        return rest
+
+    def _code(self, line: bytes) -> bytes:
+        self._number += 1
+        said = f"{self._role}:{self._number}:".encode() + line
+        return hmac.digest(self._key, said, "sha256").hex().encode()
 
 
 def encode(message: Message) -> bytes:

@@ -1,20 +1,20 @@
 """The bulk path: raw bytes of blobs over a connection of their own, so that they hold up no message.
 
-One request at a time: `token (32) | verb (1) | key (32) | size (8)`, then for PUT the bytes, answered with `OK`; for
-GET answered with `OK | size (8)` and the bytes, or `MISSING`.
+Both ends prove themselves first (`wire.proof`). Then one request at a time: `verb (1) | key (32) | size (8)`, then for
+PUT the bytes, answered with `OK`, or with `FULL` where there is no memory for them; for GET answered with
+`OK | size (8)` and the bytes, or `MISSING`.
 """
 
-import hmac
 import os
 import socket
 import struct
 
-__all__ = ["GET", "MISSING", "OK", "PUT", "Request", "read_exactly", "read_into", "send_file"]
+__all__ = ["FULL", "GET", "MISSING", "OK", "PUT", "Request", "read_exactly", "read_into", "send_file"]
 
 PUT, GET = b"P", b"G"
-OK, MISSING = b"+", b"-"
+OK, MISSING, FULL = b"+", b"-", b"!"
 
-_HEADER = struct.Struct("!32s1s32sQ")
+_HEADER = struct.Struct("!1s32sQ")
 SIZE = struct.Struct("!Q")
 _CHUNK = 8 * 1024 * 1024
 
@@ -22,24 +22,23 @@ _CHUNK = 8 * 1024 * 1024
 class Request:
     """The head of one request."""
 
-    __slots__ = ("key", "size", "token", "verb")
+    __slots__ = ("key", "size", "verb")
 
-    def __init__(self, token: bytes, verb: bytes, key: bytes, size: int) -> None:
-        self.token, self.verb, self.key, self.size = token, verb, key, size
+    def __init__(self, verb: bytes, key: bytes, size: int) -> None:
+        self.verb, self.key, self.size = verb, key, size
 
     def write(self) -> bytes:
         """The head as it travels."""
-        return _HEADER.pack(self.token, self.verb, self.key, self.size)
+        return _HEADER.pack(self.verb, self.key, self.size)
 
     @classmethod
-    def read(cls, connection: socket.socket, token: bytes) -> "Request | None":
-        """The next request; None when the peer is gone or does not know `token`."""
+    def read(cls, connection: socket.socket) -> "Request | None":
+        """The next request; None when the peer is gone."""
         try:
             head = read_exactly(connection, _HEADER.size)
         except EOFError:
             return None
-        request = cls(*_HEADER.unpack(head))
-        return request if hmac.compare_digest(request.token, token) else None
+        return cls(*_HEADER.unpack(head))
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
@@ -67,8 +66,8 @@ def read_into(connection: socket.socket, view: memoryview) -> None:
         done += count
 
 
-def send_file(connection: socket.socket, fd: int, size: int) -> None:
-    """Send the first `size` bytes of a file."""
+def send_file(connection: socket.socket, fd: int, start: int, size: int) -> None:
+    """Send `size` bytes of a file, from `start` on."""
     sent = 0
     while sent < size:
-        sent += os.sendfile(connection.fileno(), fd, sent, size - sent)
+        sent += os.sendfile(connection.fileno(), fd, start + sent, size - sent)

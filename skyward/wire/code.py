@@ -15,6 +15,7 @@ from skyward.wire.digest import content_address
 from skyward.wire.messages import Blob
 from skyward.wire.modules import is_local
 from skyward.wire.payload import Outgoing, encode
+from skyward.wire.text import encodable
 
 __all__ = ["PreparedCode", "prepare_code"]
 
@@ -47,7 +48,7 @@ def prepare_code(function: Callable[..., Any]) -> PreparedCode:
     known = _known.get(function) if isinstance(function, (FunctionType, BuiltinFunctionType)) else None
     if known is not None and _is_unchanged(function, known):
         return known.code
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    name = encodable(getattr(function, "__qualname__", None) or type(function).__qualname__)
     outgoing = encode(function, f"function {name}")
     code = PreparedCode(_address(outgoing), outgoing, name.rpartition(".")[2])
     refers_to = _constant_references(function)
@@ -57,7 +58,7 @@ def prepare_code(function: Callable[..., Any]) -> PreparedCode:
 
 
 def _is_unchanged(function: Any, known: _Known) -> bool:
-    if getattr(function, "__code__", None) is not known.body:
+    if getattr(function, "__code__", None) is not known.body or _has_state(function):
         return False
     namespace = getattr(function, "__globals__", {})
     return all(namespace.get(name) is value for name, value in known.refers_to)
@@ -75,11 +76,18 @@ def _constant_references(function: Any) -> tuple[tuple[str, object], ...] | None
         return ()
     if not isinstance(function, FunctionType):
         return None
-    if function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__:
+    if function.__closure__ or _has_state(function):
         return None
     references = tuple((name, function.__globals__.get(name)) for name in _names(function.__code__))
     constant = all(value is None or _is_module(value) or _travels_by_name(value) for _, value in references)
     return references if constant else None
+
+
+def _has_state(function: Any) -> bool:
+    """Whether a function by value has defaults or attributes, whose values may change."""
+    if not isinstance(function, FunctionType) or _travels_by_name(function):
+        return False
+    return bool(function.__defaults__ or function.__kwdefaults__ or function.__dict__)
 
 
 def _is_module(value: object) -> bool:

@@ -5,17 +5,26 @@ line only where the node knows it, and the text is made at the client, which loo
 """
 
 import linecache
-import pickle
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from skyward.errors import RemoteError, RemoteTraceback
-from skyward.wire.payload import dumps
+from skyward.wire.exceptions import make_exception, parts_of_exception, restore_exception
+from skyward.wire.payload import Packed, pack
 
 __all__ = ["Failure", "Frame", "capture_failure"]
 
+type Packing = Callable[[object], Packed]
+type Unpack = Callable[[Packed], Any]
+
 _INTERNAL = ("skyward/worker/", "skyward/wire/")
 _MAX_FRAMES = 200
+_MAX_LINKS = 100
+"""Exceptions of one chain that travel: the most recent ones."""
+
+_CAUSE = "The above exception was the direct cause of the following exception:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +39,61 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One exception of a chain: its frames, the lines that name it, and how it came from the one before."""
+    """One exception of a chain.
+
+    Attributes:
+        frames: its traceback.
+        headline: the lines that name it.
+        relation: how it came from the one before, as a traceback says it; empty for the first.
+        packed: the exception; its `_Parts` for a group, or where some stayed behind; None where it cannot travel.
+        type_name: qualified name of its type.
+        message: its text.
+        members: for an exception group, its exceptions.
+    """
 
     frames: tuple[Frame, ...]
     headline: str
     relation: str
+    packed: Packed | None = field(compare=False)
+    type_name: str
+    message: str
+    members: "tuple[Failure, ...]" = ()
+
+    def rebuild(self, node: int | None, unpack: Unpack) -> BaseException:
+        """Return the exception, of its own type; a `RemoteError` if that cannot be."""
+        error: object = None
+        if self.packed is not None:
+            try:
+                error = unpack(self.packed)
+                if isinstance(error, _Parts):
+                    members = [Failure(member.chain, node).rebuild(unpack) for member in self.members]
+                    error = error.build(members)
+            except Exception:
+                error = None
+        if not isinstance(error, BaseException):
+            error = RemoteError(f"{self.type_name}: {self.message}", self.type_name)
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """An exception that could not be pickled whole, or a group, whose members are failures of their own."""
+
+    kind: type[BaseException]
+    args: tuple[Any, ...]
+    attributes: dict[str, Any]
+    slots: dict[str, Any]
+
+    def build(self, members: list[BaseException]) -> BaseException:
+        """Return the exception; a group with `members`."""
+        kind, args = self.kind, self.args
+        if issubclass(kind, BaseExceptionGroup):
+            args = (*args, members)
+            if kind is BaseExceptionGroup and all(isinstance(member, Exception) for member in members):
+                kind = ExceptionGroup
+        error = make_exception(kind, args)
+        restore_exception(error, (self.attributes, self.slots))
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +101,42 @@ class Failure:
     """An exception and its traceback, ready to travel.
 
     Attributes:
-        pickled: the exception, or None where it cannot be pickled.
-        type_name: qualified name of its type.
-        message: its text.
         chain: the exceptions that led to it, oldest first, itself last.
         node: rank of the node that raised it.
     """
 
-    pickled: bytes | None
-    type_name: str
-    message: str
     chain: tuple[Link, ...]
     node: int | None = None
 
-    def rebuild(self) -> BaseException:
-        """The exception, of its own type, with a `RemoteTraceback` as its cause; a `RemoteError` if it cannot be."""
-        error: BaseException | None = None
-        if self.pickled is not None:
-            try:
-                error = pickle.loads(self.pickled)
-            except Exception:
-                error = None
-        if not isinstance(error, BaseException):
-            error = RemoteError(f"{self.type_name}: {self.message}", self.type_name)
-        BaseException.__setattr__(error, "__cause__", RemoteTraceback(self.render()))  # its own may refuse
-        return error
+    @property
+    def type_name(self) -> str:
+        """Qualified name of the type of the exception."""
+        return self.chain[-1].type_name
+
+    @property
+    def message(self) -> str:
+        """The text of the exception."""
+        return self.chain[-1].message
+
+    def rebuild(self, unpack: Unpack = Packed.unpack) -> BaseException:
+        """Return the exception, of its own type; a `RemoteError` if it cannot be.
+
+        Its cause is a `RemoteTraceback`, and its context is the exception that it came from on the node, if any.
+        """
+        before: BaseException | None = None
+        for link in self.chain:
+            error = link.rebuild(self.node, unpack)
+            if link.relation == _CAUSE:
+                _set(error, "__cause__", before)
+            _set(error, "__context__", before)
+            before = error
+        assert before is not None  # a chain has at least one link
+        _set(before, "__cause__", RemoteTraceback(self.render()))
+        return before
+
+    def as_remote_error(self) -> BaseException:
+        """Return a `RemoteError` with its text, which runs no code of its type."""
+        return Failure(tuple(replace(link, packed=None) for link in self.chain), self.node).rebuild()
 
     def render(self) -> str:
         """The traceback as text, with the source lines that this side can find."""
@@ -83,17 +153,73 @@ class Failure:
         return "\n\n".join(parts)
 
 
-def capture_failure(error: BaseException, node: int | None = None) -> Failure:
+def _set(error: BaseException, name: str, value: BaseException | None) -> None:
+    BaseException.__dict__[name].__set__(error, value)  # its own `__setattr__` may refuse
+
+
+def capture_failure(error: BaseException, node: int | None = None, packing: Packing = pack) -> Failure:
     """`error` and the exceptions that led to it, ready to travel, without the frames of the worker itself."""
-    try:
-        pickled: bytes | None = dumps(error)
-    except Exception:
-        pickled = None
+    links: list[Link] = []
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and len(links) < _MAX_LINKS:
+        seen.add(id(current))
+        before, relation = _origin(current)
+        if id(before) in seen:
+            before, relation = None, ""
+        links.append(_link(current, relation if len(links) < _MAX_LINKS - 1 else "", packing))
+        current = before
+    return Failure(tuple(links[::-1]), node)
+
+
+def _link(error: BaseException, relation: str, packing: Packing) -> Link:
     kind = type(error)
     name = (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
-    return Failure(pickled, name, _text(error), tuple(_chain(error)), node)
+    headline = "".join(traceback.format_exception_only(error)).rstrip()
+    members: tuple[Failure, ...] = ()
+    if isinstance(error, BaseExceptionGroup):
+        members = tuple(capture_failure(member, None, packing) for member in error.exceptions)
+    return Link(_frames(error), headline, relation, _packed(error, packing), name, _text(error), members)
+
+
+def _packed(error: BaseException, packing: Packing) -> Packed | None:
+    """`error`, packed; where parts of it cannot be, without them and with a note that names them."""
+    try:
+        if not isinstance(error, BaseExceptionGroup):
+            return packing(error)
+    except Exception:  # some part of it refuses
+        pass
+    try:
+        args, attributes, slots = parts_of_exception(error)
+        left: list[str] = []
+        if isinstance(error, BaseExceptionGroup):
+            args = (error.message,)
+        names = [f"args[{place}]" for place in range(len(args))]
+        found = _sendable(dict(zip(names, args, strict=True)), packing, left)
+        args = tuple(found.get(name, repr(arg)) for name, arg in zip(names, args, strict=True))
+        attributes = _sendable(attributes, packing, left)
+        slots = _sendable(slots, packing, left)
+        if left:
+            note = f"Left behind on the node, because it cannot be pickled: {', '.join(left)}."
+            attributes["__notes__"] = [*attributes.get("__notes__", ()), note]
+        return packing(_Parts(type(error), args, attributes, slots))
+    except Exception:  # its type cannot travel either
+        return None
+
+
+def _sendable(values: dict[str, Any], packing: Packing, left: list[str]) -> dict[str, Any]:
+    """Those of `values` that can be packed; the names of the others go to `left`."""
+    found = {}
+    for name, value in values.items():
+        try:
+            packing(value)
+        except Exception:
+            left.append(name)
+        else:
+            found[name] = value
+    return found
 
 
 def _text(error: BaseException) -> str:
@@ -103,22 +229,9 @@ def _text(error: BaseException) -> str:
         return "<exception str() failed>"
 
 
-def _chain(error: BaseException) -> list[Link]:
-    links: list[Link] = []
-    current: BaseException | None = error
-    seen: set[int] = set()
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        before, relation = _origin(current)
-        headline = "".join(traceback.format_exception_only(current)).rstrip()
-        links.append(Link(_frames(current), headline, relation))
-        current = before
-    return links[::-1]
-
-
 def _origin(error: BaseException) -> tuple[BaseException | None, str]:
     if error.__cause__ is not None:
-        return error.__cause__, "The above exception was the direct cause of the following exception:"
+        return error.__cause__, _CAUSE
     if error.__context__ is not None and not error.__suppress_context__:
         return error.__context__, "During handling of the above exception, another exception occurred:"
     return None, ""

@@ -2,13 +2,17 @@
 
 import asyncio
 
+from skyward.wire.clock import clock
+
 __all__ = ["new_event_loop"]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A fresh loop, not running."""
+    """A fresh loop, not running. Its time is not that of a task which replaces `time.monotonic`."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
+        loop = asyncio.new_event_loop()
+        loop.time = clock.monotonic  # type: ignore[method-assign]  # the method looks `time.monotonic` up anew
+        return loop
     return uvloop.new_event_loop()

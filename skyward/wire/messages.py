@@ -14,9 +14,11 @@ from typing import Literal
 from casty import Askable
 
 from skyward.metrics import NodeMetrics
+from skyward.wire.shared.losing import Loss
 
 __all__ = [
     "BATCH_BYTES",
+    "CODES",
     "INLINE_LIMIT",
     "NOWHERE",
     "Batch",
@@ -29,6 +31,7 @@ __all__ = [
     "Credit",
     "Display",
     "Drop",
+    "Ending",
     "Event",
     "Exchange",
     "Farewell",
@@ -37,11 +40,15 @@ __all__ = [
     "Fetched",
     "Finished",
     "Join",
+    "Keep",
+    "Kept",
     "Known",
     "Leave",
+    "Losses",
     "Metrics",
     "Need",
     "Output",
+    "Paused",
     "Payload",
     "Peered",
     "Peering",
@@ -49,6 +56,7 @@ __all__ = [
     "Shutdown",
     "Started",
     "Submit",
+    "Told",
     "Topology",
     "Yielded",
 ]
@@ -58,6 +66,9 @@ INLINE_LIMIT = 64 * 1024
 
 BATCH_BYTES = 1024 * 1024
 """Bytes after which a batch of commands or events is closed: what comes after it waits for no more than that."""
+
+CODES = 512
+"""Functions that each end remembers the other, or a process of a slot, to have. Those used before are sent again."""
 
 NOWHERE = -1
 """The offset of output whose place in its stream is not known."""
@@ -146,9 +157,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget these blobs. Tasks that use them keep them to their end."""
+    """Forget these blobs, and the code of these digests. Tasks that use them keep them to their end."""
 
     keys: tuple[bytes, ...]
+    codes: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +179,7 @@ class Join:
         host: address that the other nodes reach this one at.
         seeds: `host:port` of nodes that are in it; none to be its first.
         cert, key, ca: what proves that it belongs there, as PEM.
+        lost: collections that lost their content before, which nobody was told of yet.
     """
 
     name: str
@@ -175,6 +188,21 @@ class Join:
     cert: bytes
     key: bytes = field(repr=False)
     ca: bytes
+    lost: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The collections that lost their content and that nobody was told of yet; replaces what was said before."""
+
+    lost: tuple[Loss, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The client has written to these strong collections, given by kind and name."""
+
+    names: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +241,9 @@ class Shutdown:
     """End the worker process, after a `Farewell`. What runs is interrupted."""
 
 
-ToNode = Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Leave | Peering | Fetch | Shutdown
+ToNode = (
+    Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Losses | Keep | Leave | Peering | Fetch | Shutdown
+)
 
 type Command = ToNode
 
@@ -256,6 +286,18 @@ class Yielded:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """The next element of the stream that a task sends has no room at the client, and waits for more credit.
+
+    Attributes:
+        credited: all the credit that the task had been given so far, with that of its `Submit`.
+    """
+
+    task: int
+    credited: int
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """The task has room for `count` more elements of its input stream `index`. Zero or less: it wants no more."""
 
@@ -268,14 +310,15 @@ class Need:
 class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
-    Outcome "error" carries a pickled `wire.failure.Failure`; "returned" means that it had not
-    started; "lost", that the process it ran in died.
+    Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "returned"
+    means that it had not started; "lost", that the process it ran in died.
     """
 
     task: int
     outcome: Literal["value", "error", "timeout", "cancelled", "returned", "lost"]
     payload: Payload
     seconds: float
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +327,23 @@ class Clustered:
 
     address: str
     why: str = ""
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """These strong collections have content, given by kind and name."""
+
+    names: tuple[tuple[str, str], ...]
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A task was told that this collection lost its content."""
+
+    kind: str
+    name: str
     task: int = 0
 
 
@@ -350,17 +410,23 @@ class Farewell:
     task: int = 0
 
 
-OfNode = Clustered | Reported | Peered | Fetched | Metrics | Farewell
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The worker's process ends soon, because a task did not stop. No task starts there any more."""
+
+    task: int = 0
+
+
+OfNode = Clustered | Kept | Told | Reported | Peered | Fetched | Metrics | Ending | Farewell
 """Events that are of no task."""
 
-type Event = Started | Output | Display | Yielded | Need | Finished | OfNode
+type Event = Started | Output | Display | Yielded | Paused | Need | Finished | OfNode
 
 
 @dataclass(frozen=True)
 class Commands:
-    """Commands numbered `first`, `first + 1`, ... in order. `token` proves that the sender belongs to the pool."""
+    """Commands numbered `first`, `first + 1`, ... in order."""
 
-    token: bytes
     first: int
     items: tuple[ToNode, ...]
 
@@ -370,7 +436,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Need | Finished | OfNode, ...]
+    events: tuple[Started | Output | Display | Yielded | Paused | Need | Finished | OfNode, ...]
     received: int
 
 
@@ -379,14 +445,12 @@ class Exchange(Askable[Batch]):
     """Commands, if any, and the wish to be answered as soon as there are events.
 
     Attributes:
-        token: what proves that the sender belongs to the pool.
         acknowledged: number of the last event that has arrived; those up to it can be forgotten.
         again: whether events after that may have been lost, so that they must be sent again.
         first, items: as in `Commands`. `first` is 0 where the client is new, and knows no numbers yet: it is answered
             with `Reported`.
     """
 
-    token: bytes = b""
     acknowledged: int = 0
     again: bool = False
     first: int = 0

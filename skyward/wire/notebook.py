@@ -22,13 +22,12 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import cloudpickle
 from cloudpickle import cloudpickle as inner
 
-from skyward.errors import NotPicklableError
-from skyward.wire.blame import blame
+from skyward.wire.blame import not_picklable
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
+from skyward.wire.pickler import Pickler
 
 __all__ = ["Shared", "Side", "open_nested", "pack_shared", "unpack_shared"]
 
@@ -107,7 +106,7 @@ def pack_shared(value: object, side: Side, name: str) -> Shared:
     try:
         pickler.dump(value)
     except Exception as error:
-        raise NotPicklableError(blame(value, name, error)) from error
+        raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers))
     return Shared(packed, frozenset(pickler.needs), frozenset(pickler.modules))
 
@@ -135,9 +134,11 @@ def _at(side: Side) -> Iterator[None]:
         _side.reset(token)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
+class _Pickler(Pickler):
+    keeps_caches = False  # its functions see what the cell binds, which is another thing in each cell
+
     def __init__(self, sink: io.BytesIO, side: Side, collect: Callable[[pickle.PickleBuffer], object]) -> None:
-        super().__init__(sink, protocol=5, buffer_callback=collect)
+        super().__init__(sink, collect)
         self._side = side
         self._local = {module.__name__ for module in local_modules()}
         self.needs: set[str] = set()
@@ -150,13 +151,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not
         module = getattr(obj, "__module__", None)
         if module in self._local and (not by_name or _is_importable(obj)):
             self.modules.add(module)
-            return NotImplemented  # by reference
-        if not by_name:
-            return NotImplemented
+            if by_name:
+                return NotImplemented  # by reference
         reduced = super().reducer_override(obj)
-        if not isinstance(reduced, tuple) or len(reduced) != 6:
-            return reduced
-        return self._function(obj, reduced) if isinstance(obj, FunctionType) else self._class(obj, reduced)
+        if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
+            return self._function(obj, reduced)
+        return reduced
 
     def _module(self, module: ModuleType) -> Any:
         name = module.__name__
@@ -175,7 +175,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not
         slots = {**slots, "__globals__": {}}
         return _make_function, (function.__code__, arguments[4]), (attributes, slots), *rest, _restore_function
 
-    def _class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return how to rebuild a class on the other side."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
         key = self._side.id_of(kind, tracked)
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
-
 from skyward.errors import NotPicklableError
-from skyward.wire.blame import blame
+from skyward.wire.blame import Way, not_picklable
 from skyward.wire.digest import content_address
+from skyward.wire.exceptions import reduce_exception
 from skyward.wire.messages import INLINE_LIMIT, Blob, Payload
 from skyward.wire.modules import travelling_by_value
+from skyward.wire.pickler import Pickler
 
 __all__ = ["Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
 
@@ -106,7 +106,10 @@ def pack(value: object, name: str | None = None) -> Packed:
 
 
 def dumps(
-    value: object, collect: Callable[[pickle.PickleBuffer], object] | None = None, name: str | None = None
+    value: object,
+    collect: Callable[[pickle.PickleBuffer], object] | None = None,
+    name: str | None = None,
+    way: Way = "to a node",
 ) -> bytes:
     """The pickle of `value`; buffers go to `collect`. Functions, classes and local modules travel by value.
 
@@ -116,9 +119,9 @@ def dumps(
     sink = io.BytesIO()
     try:
         with travelling_by_value():
-            cloudpickle.Pickler(sink, protocol=5, buffer_callback=collect).dump(value)
+            Pickler(sink, collect).dump(value)
     except Exception as error:
-        raise NotPicklableError(blame(value, name or "the value", error)) from error
+        raise not_picklable(value, name or "the value", error, way) from error
     return sink.getvalue()
 
 
@@ -149,7 +152,14 @@ def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> 
         raise  # each can, and together they cannot
 
 
-def encode_result(value: object) -> tuple[bytes, list[memoryview]]:
+class _PlainPickler(pickle.Pickler):
+    """Pickles as Python does, but for exceptions, which Python often cannot rebuild."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return reduce_exception(obj) if isinstance(obj, BaseException) else NotImplemented
+
+
+def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[memoryview]]:
     """Pickle and buffers of a value that a task returned. Plain pickle first: most results are plain data.
 
     Raises:
@@ -158,11 +168,13 @@ def encode_result(value: object) -> tuple[bytes, list[memoryview]]:
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5), []
     buffers: list[pickle.PickleBuffer] = []
+    sink = io.BytesIO()
     try:
-        data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        _PlainPickler(sink, protocol=5, buffer_callback=buffers.append).dump(value)
+        data = sink.getvalue()
     except Exception:
         buffers.clear()
-        data = dumps(value, buffers.append, "the result")
+        data = dumps(value, buffers.append, name, "back from the node")
     return data, [buffer.raw() for buffer in buffers]
 
 

@@ -1,17 +1,19 @@
 """How one node of a pool gets a blob from another: over TLS, where each end shows a certificate of the pool.
 
 The one that asks sends `verb (1) | key (32) | offset (8)`. The answer is a row of frames, each after its length (4):
-what follows that offset in the blob, as it comes there, or, to `SHARE`, the path at which another process of the same
-machine can open it. An empty frame says that there is nothing yet, and comes once a `BEAT`; the connection ends where
+what follows that offset in the blob, as it comes there, or, to `SHARE`, where another process of the same machine
+finds it. An empty frame says that there is nothing yet, and comes once a `BEAT`; the connection ends where
 there will be nothing more.
 """
 
+import selectors
 import ssl
 import struct
 
+from skyward.wire.proof import Steps
 from skyward.wire.trust import Credentials, presented
 
-__all__ = ["BEAT", "FRAME", "LENGTH", "REQUEST", "SHARE", "STREAM", "contexts"]
+__all__ = ["BEAT", "FRAME", "LENGTH", "REQUEST", "SHARE", "STREAM", "contexts", "handshake"]
 
 STREAM, SHARE = b"R", b"N"
 
@@ -39,3 +41,20 @@ def contexts(credentials: Credentials) -> tuple[ssl.SSLContext, ssl.SSLContext]:
             context.load_verify_locations(cadata=credentials.ca.decode())
             context.load_cert_chain(files.cert, files.key)
     return giving, asking
+
+
+def handshake(connection: ssl.SSLSocket) -> Steps[None]:
+    """Have both ends of a connection that does not block show their certificates.
+
+    Raises:
+        OSError: the other end has none of the pool's.
+    """
+    while True:
+        try:
+            connection.do_handshake()
+        except ssl.SSLWantReadError:
+            yield selectors.EVENT_READ
+        except ssl.SSLWantWriteError:
+            yield selectors.EVENT_WRITE
+        else:
+            return

@@ -1,10 +1,15 @@
-"""Who belongs to a pool: a certificate authority of its own, made by the client, and the certificates it gives out.
+"""Certificate authorities made by the client, and the secrets with which the ends of a connection prove themselves.
 
-The authority's key never leaves the client. A member's key travels inside the pool's own connection, and
-is in a file, readable by its user alone, only while the engine reads it.
+A pool has one authority, for the connections between its nodes, and one for each node, for the connections between the
+client and that node: the certificate of one node opens no other. An authority's key never leaves the client. A member's
+key travels inside a connection of the pool, or in the environment of the worker that is started, and is in a file,
+readable by its user alone, only while the engine reads it.
 """
 
 import datetime
+import hashlib
+import hmac
+import json
 import os
 import sys
 import tempfile
@@ -14,7 +19,7 @@ from dataclasses import dataclass, field
 
 from casty import TLS
 
-__all__ = ["Authority", "Credentials", "presented"]
+__all__ = ["Authority", "Credentials", "Pass", "passes", "presented"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,44 @@ class Credentials:
     ca: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The secrets of one end of the connections between the client and one node.
+
+    Attributes:
+        credentials: for the engine, by TLS. The other end's are of the same authority, which is of this node alone.
+        key: of 32 bytes, for the bulk path, where both ends prove that they have it (`wire.proof`).
+    """
+
+    credentials: Credentials
+    key: bytes = field(repr=False)
+
+    def write(self) -> str:
+        """One line of text, for the environment of a worker. It is secret."""
+        pem = self.credentials
+        words = {"cert": pem.cert.decode(), "key": pem.key.decode(), "ca": pem.ca.decode(), "bulk": self.key.hex()}
+        return json.dumps(words)
+
+    @classmethod
+    def read(cls, text: str) -> "Pass":
+        """The pass that `write` gave."""
+        words = json.loads(text)
+        pem = Credentials(words["cert"].encode(), words["key"].encode(), words["ca"].encode())
+        return cls(pem, bytes.fromhex(words["bulk"]))
+
+
+def passes(name: str, seed: bytes) -> tuple[Pass, Pass]:
+    """Make the passes of the client and of the node that is called `name`.
+
+    Two made from the same `seed` of 32 secret bytes fit each other, so that another process can take up a node.
+    """
+    authority = Authority(name, seed)
+    key = hmac.digest(seed, b"bulk", hashlib.sha256)
+    return Pass(authority.issue("client"), key), Pass(authority.issue("node"), key)
+
+
 class Authority:
-    """The certificate authority of one pool. Making it loads `cryptography`, which takes a moment.
+    """A certificate authority. Making it loads `cryptography`, which takes a moment.
 
     Its certificates do not expire: they end with the pool, whose authority nobody else has, and a machine whose clock
     is wrong must be able to join.

@@ -1,4 +1,4 @@
-"""The worker process of a node: `python -m skyward.worker`, configured by its environment.
+"""The worker process of a node: `python -m skyward.worker.supervisor`, configured by its environment.
 
 It listens on `SKYWARD_HOST`, at `SKYWARD_PORT` or wherever it can, and says where on one line of standard output, as
 JSON. It ends when told to, or when whoever started it is gone. That is so when its standard input ends; or, with a
@@ -7,40 +7,52 @@ lease, when no message of the pool has come for so long, and what was running th
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
 SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its seconds;
 SKYWARD_BACKLOG, bytes of what tasks print that may wait on the disk while nobody listens; SKYWARD_SCRATCH, a directory
-to remove when whoever started it is gone and cannot; SKYWARD_USES, files to hold, one a line; and SKYWARD_TOKEN, which
-is forgotten as soon as it is read, so that no task inherits it.
+to remove when whoever started it is gone and cannot; SKYWARD_USES, files to hold, one a line; and SKYWARD_PASS, the
+secrets by which it and its client know each other, which is removed once it is read, so that no task inherits it.
 """
 
 import asyncio
 import contextlib
-import hmac
 import json
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread  # tasks may replace the attributes of the module
 from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
 from skyward.collections.base import set_here
 from skyward.wire.brisk import brisk
+from skyward.wire.clock import clock
 from skyward.wire.loop import new_event_loop
 from skyward.wire.mailbox import LIMITS, receive_with
 from skyward.wire.messages import Commands, Exchange
+from skyward.wire.pickler import track_classes_by_call
+from skyward.wire.secrets import PASS_VARIABLE, take
+from skyward.wire.trust import Pass, presented
 from skyward.worker.agent import Agent
 from skyward.worker.backlog import Backlog
 from skyward.worker.bulk import BulkServer
+from skyward.worker.connection_limit import ConnectionLimit, raise_descriptor_limit
 from skyward.worker.context import current_task_number
 from skyward.worker.ending import run_exit_functions
 from skyward.worker.hardware import memory_gb, vcpus
 from skyward.worker.lease import Lease
-from skyward.worker.output import capture_descriptors, replace_streams
+from skyward.worker.output import capture_descriptors
 from skyward.worker.sampling import start_sampling
+from skyward.worker.streams import replace_streams
+from skyward.worker.supervisor import BEAT
+from skyward.worker.threads import bind_threads
 from skyward.worker.uses import hold
+
+_LEAVES_WITHIN = 2.0
+"""Seconds until a worker that was told to end exits, whatever its tasks do."""
+
+_read, _write = os.read, os.write  # tasks may replace the attributes of the module
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +64,7 @@ class Settings:
     port: int
     slots: int
     processes: bool
-    token: bytes
+    secrets: Pass
     scratch: Path | None
     lease: float | None
     metrics: float
@@ -69,7 +81,7 @@ class Settings:
             port=int(env.get("SKYWARD_PORT", "0")),
             slots=int(env.get("SKYWARD_WORKERS_PER_NODE", "1")),
             processes=env.get("SKYWARD_WORKER_EXECUTOR", "thread") == "process",
-            token=bytes.fromhex(env.pop("SKYWARD_TOKEN")),
+            secrets=Pass.read(take(PASS_VARIABLE)),
             scratch=Path(env["SKYWARD_SCRATCH"]) if "SKYWARD_SCRATCH" in env else None,
             lease=float(env["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in env else None,
             metrics=float(env.get("SKYWARD_METRICS", "0")),
@@ -86,11 +98,16 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
     """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
     receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
     agent.replies.beat()
-    bulk = BulkServer(settings.host, settings.token, agent.store, agent.arrivals)
-    cluster = Cluster(bind=f"{settings.host}:{settings.port}", limits=LIMITS)
-    async with ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore) as system:
+    bulk = BulkServer(settings.host, settings.secrets.key, agent.store, agent.arrivals)
+    async with contextlib.AsyncExitStack() as stack:
+        with presented(settings.secrets.credentials) as tls:
+            cluster = Cluster(bind=f"{settings.host}:{settings.port}", tls=tls, limits=LIMITS)
+            system = ActorSystem(cluster=cluster, runtime=Runtime(threads=1), observer=_ignore)
+            await stack.enter_async_context(system)
+        address = system.node.address or ""
+        ConnectionLimit(lambda: (address, agent.cluster.address)).start()
         hello = {
-            "address": system.node.address,
+            "address": address,
             "bulk": bulk.address,
             "pid": os.getpid(),
             "python": sys.version.split()[0],
@@ -103,16 +120,27 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
 
 
 def _leased(settings: Settings, agent: Agent, seconds: float) -> Callable[[Commands | Exchange], None]:
-    """What takes the messages of a worker with a lease: each that proves to be of the pool renews it."""
-    lease = Lease(seconds, lambda: agent.idle, lambda: _leave(agent, settings.scratch))
+    """Return what takes the messages of a worker with a lease: each renews it."""
+    beat = os.environ.pop(BEAT, None)
+    lease = Lease(
+        seconds,
+        lambda: agent.idle,
+        lambda: _leave(agent, settings.scratch),
+        renewed=lambda: None if beat is None else _beat(int(beat)),
+    )
     lease.start()
 
     def receive(message: Commands | Exchange) -> None:
-        if hmac.compare_digest(message.token, settings.token):
-            lease.renew()
+        lease.renew()
         agent.receive(message)
 
     return receive
+
+
+def _beat(descriptor: int) -> None:
+    """Tell the supervisor that the lease was renewed."""
+    with contextlib.suppress(OSError):
+        _write(descriptor, b"\0")
 
 
 def _take_lifeline() -> int:
@@ -126,7 +154,7 @@ def _take_lifeline() -> int:
 
 def _end_with_parent(agent: Agent, lifeline: int, scratch: Path | None) -> None:
     """Leave when `lifeline` ends."""
-    while os.read(lifeline, 4096):
+    while _read(lifeline, 4096):
         continue
     _leave(agent, scratch)
 
@@ -138,28 +166,34 @@ def _leave(agent: Agent, scratch: Path | None) -> None:
         with contextlib.suppress(OSError):  # other nodes of the pool are still there, and the last one succeeds
             scratch.parent.rmdir()
     agent.stop()
-    threading.Timer(2.0, os._exit, (0,)).start()
+    Thread(target=_exit_in, args=(_LEAVES_WITHIN,), name="skyward-exit", daemon=True).start()
+
+
+def _exit_in(seconds: float) -> None:
+    clock.sleep(seconds)
+    os._exit(0)
 
 
 def main() -> None:
     """Run the worker to its end."""
     settings = Settings.from_environment()
+    raise_descriptor_limit()
     hold(os.environ.pop("SKYWARD_USES", ""))
     os.environ["SKYWARD_NODE"] = str(settings.node)
     os.environ["COMPUTE_POOL"] = (
         ""  # so that setting it later adds none, which a process being started would not survive
     )
-    if settings.lease is not None:
-        os.setsid()  # whoever started it leaves it behind
     announce = os.dup(1)
     loop = new_event_loop()
     backlog = Backlog(settings.backlog, settings.scratch)
-    agent = Agent(loop, settings.token, settings.node, settings.slots, backlog, processes=settings.processes)
+    agent = Agent(loop, settings.node, settings.slots, backlog, processes=settings.processes)
     set_here(agent.cluster, current_task_number)
-    replace_streams(agent.emit_output, agent.alone)
-    agent.drain = capture_descriptors(agent.emit_output, agent.alone)
+    bind_threads()
+    track_classes_by_call()
+    descriptors, agent.drain = capture_descriptors(agent.emit_output, agent.alone)
+    replace_streams(agent.emit_output, agent.alone, agent.drain, descriptors.restore)
     ended = asyncio.Event()
-    engine = threading.Thread(
+    engine = Thread(
         target=loop.run_until_complete,
         args=(_listen(settings, agent, announce, ended),),
         name="skyward-engine",
@@ -169,7 +203,7 @@ def main() -> None:
     lifeline = _take_lifeline()
     if settings.lease is None:
         watch = (agent, lifeline, settings.scratch)
-        threading.Thread(target=_end_with_parent, args=watch, name="skyward-parent", daemon=True).start()
+        Thread(target=_end_with_parent, args=watch, name="skyward-parent", daemon=True).start()
     if settings.metrics:
         start_sampling(settings.metrics, settings.scope, agent.emit_metrics)
     agent.start()
@@ -181,6 +215,11 @@ def main() -> None:
     os._exit(0)  # a task's own threads must not keep the node alive
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Be the worker."""
     with brisk():
         main()
+
+
+if __name__ == "__main__":
+    run()

@@ -5,14 +5,14 @@ It lives on the engine's loop, on a thread of its own, so that the main thread i
 
 import asyncio
 import contextlib
-import hmac
 import os
-import threading
-import time
+from threading import Event as ThreadEvent
+from threading import Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING
 
 from skyward.errors import CollectionUnavailableError
 from skyward.instance import InstanceInfo, set_instance_info
+from skyward.wire.clock import clock
 from skyward.wire.messages import (
     Blob,
     Cancel,
@@ -21,6 +21,7 @@ from skyward.wire.messages import (
     Commands,
     Credit,
     Drop,
+    Ending,
     Event,
     Exchange,
     Farewell,
@@ -28,7 +29,9 @@ from skyward.wire.messages import (
     Fetch,
     Finished,
     Join,
+    Keep,
     Leave,
+    Losses,
     Metrics,
     Need,
     Output,
@@ -45,10 +48,12 @@ from skyward.worker.blobs import BlobStore
 from skyward.worker.cluster import Membership
 from skyward.worker.execute import Functions, input_streams
 from skyward.worker.executor import Executor
+from skyward.worker.forked import is_forked, leave_if_forked, write
 from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
 from skyward.worker.owned import is_ours
 from skyward.worker.peers import Peers
+from skyward.worker.raised import failed
 from skyward.worker.recent import Recent
 from skyward.worker.replies import Replies
 from skyward.worker.slots import ProcessSlot, ThreadSlot
@@ -79,7 +84,6 @@ class Agent:
 
     Args:
         loop: the engine's loop.
-        token: what proves that a message comes from the pool.
         node: rank of the node.
         slots: how many tasks run at once.
         backlog: takes what they say while nobody listens.
@@ -93,7 +97,6 @@ class Agent:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        token: bytes,
         node: int,
         slots: int,
         backlog: Backlog,
@@ -103,14 +106,13 @@ class Agent:
         self.store = BlobStore()
         self.arrivals = Arrivals(self.store)
         self._loop = loop
-        self._token = token
         self._node = node
         self._slots = slots
         self._processes = processes
         self._holds = Holds(self.store)
         self._codes: dict[bytes, Code] = {}
         self._recent = Recent()
-        self._functions = Functions(lambda blob: self.store.map(blob.key))
+        self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report)
         self._outbox = self.replies.outbox
         self.cluster = Membership(loop, self.replies.put)
@@ -120,9 +122,9 @@ class Agent:
         self._children: list[ProcessSlot] = []
         self._info = ""
         self._ticking = False
-        self._stopped = threading.Event()
-        self._main_ended = threading.Event()
-        self._parted = threading.Event()
+        self._stopped = ThreadEvent()
+        self._main_ended = ThreadEvent()
+        self._parted = ThreadEvent()
 
     def start(self) -> None:
         """Start the slots that are threads of their own. Slot 0 of the thread executor waits for `serve`."""
@@ -150,12 +152,11 @@ class Agent:
                     self._node, len(self._children), self.emit, self.store, lambda: self._info, self.cluster.ask
                 )
                 self._children.append(slot)
-                slot.warm()
                 self._executor.serve(slot)
             else:
                 self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
 
-        threading.Thread(target=serve, name="skyward-slot", daemon=True).start()
+        Thread(target=serve, name="skyward-slot", daemon=True).start()
 
     # What the executor asks for.
 
@@ -178,30 +179,47 @@ class Agent:
     def _replace_slot(self) -> None:
         self._start_slot()
 
-    def _end_process(self) -> None:
+    def _end_process(self, finished: Finished) -> bool:
         """Exit once the client has what there is to say; where none listens, what it has not heard is worth more."""
         if not self.replies.listened_to:
-            self._replace_slot()
-            return
+            return False
+        self.replies.put(Ending())  # first, so that the client sends nothing here in the place of the task
+        self._finished(finished)
 
         def leave() -> None:
             self.drain()
+            self._executor.give_back()
             self.replies.be_heard()
             os._exit(RESTART)
 
-        threading.Thread(target=leave, name="skyward-leave", daemon=True).start()
+        Thread(target=leave, name="skyward-leave", daemon=True).start()
+        return True
 
     # The port of tasks.
 
     def emit(self, event: Event) -> None:
         """Queue an event of a running task; waits while the client is too far behind."""
+        if is_forked():
+            write(event)
+            return
         if isinstance(event, Need):
             self._holds.consumed(event)
         self.replies.emit(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
-        """Keep buffers of a result until the client drops them; their keys. What may still change is copied."""
-        return [self.store.own(view) if is_ours(view) else self.store.keep(view) for view in views]
+        """Keep buffers of a result until the client drops them; their keys. What may still change is copied.
+
+        Raises:
+            MemoryError: there is not enough memory for the copies.
+        """
+        leave_if_forked()
+        keys: list[bytes] = []
+        try:
+            keys.extend(self.store.own(view) if is_ours(view) else self.store.keep(view) for view in views)
+        except BaseException:
+            self.store.drop(keys)
+            raise
+        return keys
 
     def emit_metrics(self, metrics: Metrics) -> None:
         """Have `metrics` go along with what is sent next, in place of those that did not go yet."""
@@ -224,11 +242,9 @@ class Agent:
     # The engine's side.
 
     def receive(self, message: Commands | Exchange) -> None:
-        """Take a message of the client. One without the pool's token is dropped unread."""
-        if not hmac.compare_digest(message.token, self._token):
-            return
+        """Take a message of the client, which has proved itself to the engine."""
         match message:
-            case Commands(_, first, items):
+            case Commands(first, items):
                 self._take(first, items)
             case Exchange():
                 self.replies.park(message)
@@ -241,7 +257,18 @@ class Agent:
         for number, command in enumerate(items, first):
             if number > self.replies.received:
                 self.replies.received = number
-                self._obey(command)
+                try:
+                    self._obey(command)
+                except Exception as error:  # of one command: those behind it are of other tasks
+                    self._failed(command, error)
+
+    def _failed(self, command: Command, error: Exception) -> None:
+        """Tell the client that a command could not be carried out; a task that was to be run has failed."""
+        if isinstance(command, Submit):
+            self.replies.put(failed(command.task, error, self._node))
+        else:
+            what = f"node {self._node} could not carry out {type(command).__name__}: {type(error).__name__}: {error}"
+            self.replies.put(Output(0, "stderr", f"{what}\n"))
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -257,13 +284,15 @@ class Agent:
                 self._holds.fed(command)
                 self._recent.fed(command)
                 self._executor.relay(command)
-            case Drop(keys):
+            case Drop(keys, codes):
                 self.store.drop(keys)
+                for digest in codes:
+                    self._codes.pop(digest, None)
             case Topology(info):
                 os.environ["COMPUTE_POOL"] = info
                 set_instance_info(InstanceInfo.from_json(info))
                 self._info = info
-            case Join() | Leave():
+            case Join() | Losses() | Keep() | Leave():
                 self.cluster.obey(command)
             case Peering() | Fetch():
                 self._peers.obey(command)
@@ -274,13 +303,14 @@ class Agent:
         job = Job(submit, self._codes[submit.code])
         self._recent.submitted(submit, job.code)
         self._holds.submitted(submit.task, (job.code.payload, submit.call))
-        job.inputs = input_streams(job, self, lambda blob: self.store.map(blob.key))
+        job.inputs = input_streams(job, self, lambda blob: self.store.read(blob.key))
         self._executor.submit(job)
         if not self._ticking:
             self._ticking = True
             self._loop.call_later(TICK, self._tick)
 
     def _report(self) -> Reported:
+        self._codes.clear()  # a new client does not know which it need not send
         known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
         return Reported(known, blobs, self._recent.last)
@@ -296,12 +326,12 @@ class Agent:
         if not self._stopped.is_set():
             self._stopped.set()
             self._executor.shutdown(self._slots)
-            threading.Thread(target=self._part, args=(listened_to,), name="skyward-parting", daemon=True).start()
+            Thread(target=self._part, args=(listened_to,), name="skyward-parting", daemon=True).start()
 
     def _part(self, listened_to: bool) -> None:
         """Let everything that writes come to its end, in the time it has; then say farewell."""
         try:
-            self._end_all(time.monotonic() + ENDING, listened_to)
+            self._end_all(clock.monotonic() + ENDING, listened_to)
         finally:
             self._parted.set()
 
@@ -311,11 +341,11 @@ class Agent:
         children = tuple(self._children)
         for child in children:
             child.dismiss()
-        while not self._executor.idle and time.monotonic() < deadline:
-            time.sleep(0.001)
+        while not self._executor.idle and clock.monotonic() < deadline:
+            clock.sleep(0.001)
         for child in children:
             child.close(deadline)
-        self._main_ended.wait(max(0.0, deadline - time.monotonic()))
+        self._main_ended.wait(max(0.0, deadline - clock.monotonic()))
         self.drain()
         self.replies.put(Farewell())
         if listened_to:

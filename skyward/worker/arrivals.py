@@ -4,12 +4,12 @@ A blob that stops coming is kept for a while: what comes next, from wherever, go
 read it notice nothing.
 """
 
-import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Condition, Thread  # tasks may replace the attributes of the module
 
-from skyward.worker.blobs import BlobStore, StoredBlob
+from skyward.wire.clock import clock
+from skyward.worker.blobs import BlobStore, Place, StoredBlob
 
 __all__ = ["Arrival", "Arrivals", "Source"]
 
@@ -21,13 +21,13 @@ class Arrival:
     """A blob that is written from its front on.
 
     Attributes:
+        blob: room for all of it.
         reached: bytes from the front that are there.
         gone: whether it is given up.
     """
 
-    def __init__(self, fd: int, size: int, changed: threading.Condition) -> None:
-        self.fd = fd
-        self.size = size
+    def __init__(self, blob: StoredBlob, changed: Condition) -> None:
+        self.blob = blob
         self.reached = 0
         self.gone = False
         self.writers = 0
@@ -35,21 +35,18 @@ class Arrival:
 
     def write(self, data: memoryview, at: int) -> None:
         """Write what follows the first `at` bytes, all of which are there."""
-        while data:
-            written = os.pwrite(self.fd, data, at)
-            at, data = at + written, data[written:]
+        self.blob.write(data, at)
         with self._changed:
-            if at > self.reached:
-                self.reached = at
+            if at + len(data) > self.reached:
+                self.reached = at + len(data)
                 self._changed.notify_all()
 
 
 class Source:
-    """A blob as another reads it, behind a descriptor of its own."""
+    """A blob as another reads it: `blob` is there as long as this is."""
 
-    def __init__(self, fd: int, size: int, arrival: Arrival | None, changed: threading.Condition) -> None:
-        self.fd = fd
-        self.size = size
+    def __init__(self, blob: StoredBlob, arrival: Arrival | None, changed: Condition) -> None:
+        self.blob = blob
         self._arrival = arrival
         self._changed = changed
 
@@ -61,7 +58,7 @@ class Source:
         """
         arrival = self._arrival
         if arrival is None:
-            return self.size
+            return self.blob.size
         with self._changed:
             self._changed.wait_for(lambda: arrival.reached > beyond or arrival.gone, within)
             if arrival.gone and arrival.reached <= beyond:
@@ -74,42 +71,42 @@ class Arrivals:
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._coming: dict[bytes, Arrival] = {}
 
     @contextmanager
     def writing(self, key: bytes, size: int) -> Iterator[Arrival]:
-        """A blob to write, from anywhere up to where it has come to. After that it is in the store, if it is whole."""
+        """A blob to write, from anywhere up to where it has come to. After that it is in the store, if it is whole.
+
+        Raises:
+            MemoryError: there is not enough memory for it.
+        """
         with self._changed:
             arrival = self._coming.get(key)
-            if arrival is None or arrival.size != size:
-                fd = self._store.reserve(size).fd
-                arrival = self._coming[key] = Arrival(fd, size, self._changed)
+            if arrival is None or arrival.blob.size != size:
+                arrival = self._coming[key] = Arrival(self._store.reserve(size), self._changed)
                 self._changed.notify_all()
             arrival.writers += 1
         try:
             yield arrival
             with self._changed:
                 if arrival.reached == size and self._coming.get(key) is arrival:
-                    self._store.publish(key, StoredBlob(os.dup(arrival.fd), size))
+                    self._store.publish(key, arrival.blob)
                     del self._coming[key]
         finally:
             self._leave(key, arrival)
 
     def _leave(self, key: bytes, arrival: Arrival) -> None:
-        """Close what nobody writes to any more; keep it for a while where more may come."""
+        """Keep what nobody writes to any more for a while, where more may come."""
         with self._changed:
             arrival.writers -= 1
-            if arrival.writers:
+            if arrival.writers or self._coming.get(key) is not arrival:
                 return
-            if self._coming.get(key) is not arrival:
-                os.close(arrival.fd)
-                return
-        again = threading.Timer(KEEP, self._give_up, (key, arrival, arrival.reached))
-        again.daemon = True
-        again.start()
+        # No `Timer`: its constructor uses the global `Thread`, which a task may replace.
+        Thread(target=self._give_up, args=(key, arrival, arrival.reached), name="skyward-arrival", daemon=True).start()
 
     def _give_up(self, key: bytes, arrival: Arrival, reached: int) -> None:
+        clock.sleep(KEEP)
         with self._changed:
             if self._coming.get(key) is arrival and not arrival.writers and arrival.reached == reached:
                 self._forget(key, arrival)
@@ -118,8 +115,6 @@ class Arrivals:
         del self._coming[key]
         arrival.gone = True
         self._changed.notify_all()
-        if not arrival.writers:
-            os.close(arrival.fd)
 
     def spoil(self, key: bytes, arrival: Arrival) -> None:
         """What has come of a blob is not what it should be: begin anew."""
@@ -127,13 +122,22 @@ class Arrivals:
             if self._coming.get(key) is arrival:
                 self._forget(key, arrival)
 
-    def adopt(self, key: bytes, fd: int, size: int) -> None:
-        """Take over a blob that is whole, with its descriptor."""
+    def adopt(self, key: bytes, place: Place) -> None:
+        """Take over a blob that is whole in another process.
+
+        Raises:
+            EOFError, MemoryError, OSError: see `BlobStore.take_over`.
+        """
+        blob = self._store.take_over(place)
         with self._changed:
-            self._store.publish(key, StoredBlob(fd, size))
+            self._store.publish(key, blob)
             if (arrival := self._coming.get(key)) is not None:
                 self._forget(key, arrival)
             self._changed.notify_all()
+
+    def retain(self, key: bytes) -> bool:
+        """Return whether a blob is there as a whole; it stays, also if it was dropped while a task holds it."""
+        return self._store.retain(key)
 
     def has(self, key: bytes) -> bool:
         """Whether a blob is there as a whole."""
@@ -149,17 +153,12 @@ class Arrivals:
         with self._changed:
             self._changed.wait_for(lambda: key in self._coming or self.has(key), within)
             source = self._source(key)
-        try:
-            yield source
-        finally:
-            if source is not None:
-                os.close(source.fd)
+        yield source
 
     def _source(self, key: bytes) -> Source | None:
         if (arrival := self._coming.get(key)) is not None:
-            return Source(os.dup(arrival.fd), arrival.size, arrival, self._changed)
+            return Source(arrival.blob, arrival, self._changed)
         try:
-            blob = self._store.open(key)
+            return Source(self._store.get(key), None, self._changed)
         except KeyError:
             return None
-        return Source(blob.fd, blob.size, None, self._changed)

@@ -12,28 +12,33 @@ import linecache
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from skyward.errors import MissingModuleError, NotPicklableError, PayloadError
+from skyward.errors import MissingModuleError, PayloadError
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker import figures
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, fingerprints_of, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
 
 __all__ = ["CellRequest", "CellResult", "run_cell", "stream_cell"]
 
 if TYPE_CHECKING:
     from types import FunctionType
+
+_ENDINGS = (Exception, SystemExit, asyncio.CancelledError)
+"""What may end a cell and leave what it has bound; not an interrupt."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -77,15 +82,13 @@ class CellResult:
 
     Attributes:
         harvest: the names it bound, changed and unbound.
-        failure: the traceback of the exception that ended it, if one did.
-        error: that exception itself, where it can travel.
+        failure: the exception that ended it, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
     """
 
     harvest: Harvest
     failure: Failure | None = None
-    error: Packed | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
 
@@ -100,7 +103,8 @@ def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
         try:
             program = cell.prepare(captured)
             cell.execute(program)
-        except (Exception, SystemExit) as error:
+        except _ENDINGS as error:
+            leave_if_forked(error)
             return cell.result(captured, error)
     return cell.result(captured)
 
@@ -112,7 +116,8 @@ def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[A
         try:
             program = cell.prepare(captured)
             yield from cell.elements(program)
-        except (Exception, SystemExit) as error:
+        except _ENDINGS as error:
+            leave_if_forked(error)
             result = cell.result(captured, error)
         else:
             result = cell.result(captured)
@@ -213,10 +218,7 @@ class _Cell:
         """An element as it travels: packed like every value of a cell, unless it is plain data."""
         if type(element) in _PLAIN:
             return element
-        try:
-            return pack_shared(element, self.side, "the element").packed
-        except NotPicklableError as error:
-            raise NotPicklableError(str(error).replace("cannot be sent to a node", "cannot leave the node")) from error
+        return pack_shared(element, self.side, "the element").packed
 
     def result(self, captured: Mapping[str, Packed], error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
@@ -233,14 +235,10 @@ class _Cell:
             limit=request.limit,
         )
         if error is None:
-            return CellResult(found, None, None, self.node, request.definitions)
-        error = self._explained(error)
-        failure = replace(capture_failure(error, self.node), pickled=None)
-        try:
-            packed = pack_shared(error, self.side, "the exception").packed
-        except NotPicklableError:
-            packed = None
-        return CellResult(found, failure, packed, self.node, request.definitions)
+            return CellResult(found, None, self.node, request.definitions)
+        error = as_ordinary_error(self._explained(error), "The cell", self.node)
+        failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
+        return CellResult(found, failure, self.node, request.definitions)
 
     def _show(self, value: Any) -> None:
         if value is not None:

@@ -13,10 +13,14 @@ __all__ = ["Limit", "cpu_limit", "memory_limit"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much there may be, and what says how much there is: cores and seconds that they were busy, or bytes."""
+    """How much there may be, and what says how much there is: cores and seconds that they were busy, or bytes.
+
+    `kept`: bytes in use that the system would give up for others, such as files that were read.
+    """
 
     most: float
     used: Callable[[], float]
+    kept: Callable[[], float] = lambda: 0.0
 
 
 def cpu_limit(root: Path = Path("/")) -> Limit | None:
@@ -31,11 +35,8 @@ def cpu_limit(root: Path = Path("/")) -> Limit | None:
 def memory_limit(root: Path = Path("/")) -> Limit | None:
     """Bytes that this process may use; None where no group limits them."""
     limits = [
-        *(_memory(f, "memory.max", "memory.current", "inactive_file") for f in _folders(root, "")),
-        *(
-            _memory(f, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            for f in _folders(root, "memory")
-        ),
+        *(_memory(f, "memory.max", "memory.current", "") for f in _folders(root, "")),
+        *(_memory(f, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_") for f in _folders(root, "memory")),
     ]
     return min(filter(None, limits), key=lambda limit: limit.most, default=None)
 
@@ -55,15 +56,15 @@ def _cpu_v1(root: Path, folder: Path) -> Limit | None:
     return Limit(int(quota) / int(period), lambda: int(_text(times / "cpuacct.usage") or 0) / 1e9)
 
 
-def _memory(folder: Path, most: str, used: str, spare: str) -> Limit | None:
+def _memory(folder: Path, most: str, used: str, prefix: str) -> Limit | None:
     limit = _text(folder / most).strip()
     if not limit.isdigit() or int(limit) >= 1 << 60:  # version 1 says "no limit" with a number that nobody reaches
         return None
 
     def in_use() -> float:
-        return max(0, int(_text(folder / used) or 0) - _field(folder / "memory.stat", spare))
+        return max(0, int(_text(folder / used) or 0) - _field(folder / "memory.stat", f"{prefix}inactive_file"))
 
-    return Limit(int(limit), in_use)
+    return Limit(int(limit), in_use, lambda: _field(folder / "memory.stat", f"{prefix}active_file"))
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:

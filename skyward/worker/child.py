@@ -8,22 +8,27 @@ import itertools
 import os
 import queue
 import sys
-import threading
+import traceback
 from concurrent.futures import Future
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from threading import Lock, Thread  # tasks may replace the attributes of the module
 from typing import Any
 
 from skyward.collections.base import set_here
 from skyward.instance import InstanceInfo, set_instance_info
-from skyward.wire.messages import Blob, Code, Credit, Event, Feed, Output, Submit
+from skyward.wire.messages import CODES, Blob, Code, Credit, Event, Feed, Output, Submit
+from skyward.wire.pickler import track_classes_by_call
 from skyward.wire.shared.requests import Request
-from skyward.worker.blobs import BlobStore, map_private
+from skyward.worker.blobs import BlobStore, Place, read_place
 from skyward.worker.ending import run_exit_functions
 from skyward.worker.execute import Functions, execute, input_streams
+from skyward.worker.forked import ForkedProcessError, is_forked, leave_if_forked, write
 from skyward.worker.guard import ThreadGuard
 from skyward.worker.jobs import Job
-from skyward.worker.output import replace_streams
+from skyward.worker.output import Descriptors
+from skyward.worker.streams import replace_streams
+from skyward.worker.threads import bind_threads
 
 
 class Child:
@@ -33,16 +38,18 @@ class Child:
         self._connection = connection
         self._node = node
         self._worker = worker
-        self._send_lock = threading.Lock()
+        self._send_lock = Lock()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._kept: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
-        self._paths: dict[bytes, tuple[str, int]] = {}
+        self._kept: queue.SimpleQueue[list[bytes] | MemoryError] = queue.SimpleQueue()
+        self._places: dict[bytes, Place] = {}
         self._codes: dict[bytes, Code] = {}
         self._job: Job | None = None
         self._guard = ThreadGuard()
         self._store = BlobStore()
         self._questions: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
+        os.set_inheritable(connection.fileno(), False)
+        os.register_at_fork(after_in_child=connection.close)
 
     def _send(self, message: object) -> None:
         with self._guard.shielded(), self._send_lock:  # half a message would be the last that is understood
@@ -50,6 +57,8 @@ class Child:
 
     def ask(self, request: Request) -> Future[Any]:
         """The answer to an operation on a collection, which the parent carries out."""
+        if is_forked():
+            raise ForkedProcessError("a collection")
         number = next(self._numbers)
         question = self._questions[number] = Future()
         question.add_done_callback(lambda done: self._take_back(number) if done.cancelled() else None)
@@ -69,6 +78,10 @@ class Child:
         else:
             question.set_exception(error)
 
+    def say_up(self) -> None:
+        """Tell the parent that jobs can run now."""
+        self._send("up")
+
     @property
     def task(self) -> int:
         """The number of the job that runs; 0 for none."""
@@ -76,40 +89,43 @@ class Child:
 
     def emit(self, event: Event) -> None:
         """Send an event to the parent, which waits while the client is behind."""
-        self._send(event)
+        if is_forked():
+            write(event)
+        else:
+            self._send(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Hand buffers over to the parent; their keys there."""
-        local = [self._store.keep(view) for view in views]
-        blobs = [self._store.get(key) for key in local]
-        self._send(("keep", [(blob.path, blob.size) for blob in blobs]))
-        keys = self._kept.get()
-        self._store.drop(local)
-        return keys
+        leave_if_forked()
+        local: list[bytes] = []
+        try:
+            local.extend(self._store.keep(view) for view in views)
+            self._send(("keep", [self._store.get(key).place for key in local]))
+            kept = self._kept.get()
+        finally:
+            self._store.drop(local)
+        if isinstance(kept, MemoryError):
+            raise kept
+        return kept
 
     def fetch(self, blob: Blob) -> memoryview:
         """The bytes of a blob that the parent holds."""
-        path, size = self._paths[blob.key]
-        fd = os.open(path, os.O_RDWR)
-        try:
-            return map_private(fd, size)
-        finally:
-            os.close(fd)
+        return read_place(self._places[blob.key])
 
     def listen(self) -> None:
         """Take what the parent sends until it is gone; then end the process, whatever runs."""
         try:
             while True:
                 match self._connection.recv():
-                    case (Code() | None as code, Submit() as submit, dict() as paths):
-                        self._take(code, submit, paths)
-                    case ("relay", Credit() | Feed() as command, paths):
-                        self._paths.update(paths)
+                    case (Code() | None as code, Submit() as submit, dict() as places):
+                        self._take(code, submit, places)
+                    case ("relay", Credit() | Feed() as command, places):
+                        self._places.update(places)
                         if self._job is not None and self._job.submit.task == command.task:
                             self._job.deliver(command)
                     case ("interrupt", reason):
                         if self._job is not None:
-                            self._job.stop()
+                            self._job.stop(reason)
                         self._guard.interrupt(reason)
                     case ("info", str() as info):
                         set_instance_info(replace(InstanceInfo.from_json(info), worker=self._worker))
@@ -122,11 +138,18 @@ class Child:
                         self._answer(number, answer, error)
         except (EOFError, OSError):
             os._exit(0)
+        except Exception:  # the parent sees the end of the process; it would wait for a process that does not listen
+            try:
+                os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
+            finally:
+                os._exit(1)
 
-    def _take(self, code: Code | None, submit: Submit, paths: dict[bytes, tuple[str, int]]) -> None:
+    def _take(self, code: Code | None, submit: Submit, places: dict[bytes, Place]) -> None:
         if code is not None:
+            if len(self._codes) >= CODES:  # the parent counts too, and sends those again that are wanted
+                self._codes.clear()
             self._codes[code.digest] = code
-        self._paths = {**paths}
+        self._places = {**places}
         job = Job(submit, self._codes[submit.code])
         job.inputs = input_streams(job, self, self.fetch)
         job.run_here()
@@ -150,9 +173,13 @@ def main() -> None:
     def emit(output: Output) -> None:
         child.emit(output)
 
-    replace_streams(emit, lambda: child.task)
+    bind_threads()
+    track_classes_by_call()
+    descriptors = Descriptors()
+    replace_streams(emit, lambda: child.task, descriptors.wait_for_reader, descriptors.restore)
     set_here(child, lambda: child.task)
-    threading.Thread(target=child.listen, name="skyward-listen", daemon=True).start()
+    child.say_up()
+    Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()
     run_exit_functions()
     os._exit(0)  # a task's own threads must not keep it alive

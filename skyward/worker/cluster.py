@@ -15,10 +15,12 @@ from typing import Any
 from casty import ActorSystem, Cluster, Runtime
 
 from skyward.errors import CollectionUnavailableError
-from skyward.wire.messages import Clustered, Join, Leave
+from skyward.wire.messages import Clustered, Join, Keep, Kept, Leave, Losses, Told
 from skyward.wire.shared.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
+from skyward.wire.shared.losing import Loss, Name, name_of, reads
 from skyward.wire.shared.requests import Request
 from skyward.wire.trust import Credentials, presented
+from skyward.worker.forked import ForkedProcessError, is_forked
 
 __all__ = ["Membership"]
 
@@ -35,20 +37,29 @@ class Membership:
         tell: takes what the client is to hear.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | Kept | Told], None]) -> None:
         self._loop = loop
         self._tell = tell
         self._hub: asyncio.Future[Hub] = loop.create_future()
         self._staying: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
         self._address = ""
+        self._written: set[Name] = set()
+        self._lost: dict[Name, Loss] = {}
         self._asked: set[int] = set()
         self._under_way: dict[int, set[asyncio.Task[Any]]] = {}
+
+    @property
+    def address(self) -> str:
+        """Where the node listens for the others; "" while it is not in the cluster."""
+        return self._address
 
     # For tasks.
 
     def ask(self, request: Request) -> Future[Any]:
         """The answer to an operation, to come."""
+        if is_forked():
+            raise ForkedProcessError("a collection")
         self._asked.add(request.owner)
         return asyncio.run_coroutine_threadsafe(self.perform(request), self._loop)
 
@@ -57,6 +68,7 @@ class Membership:
 
         Raises:
             CollectionUnavailableError: the node does not get into the cluster.
+            CollectionLostError: the collection lost its content, and this is the first operation after it.
         """
         operation = asyncio.current_task()
         assert operation is not None
@@ -78,7 +90,21 @@ class Membership:
                 f"{request.kind.capitalize()} {request.name!r} cannot be reached: this node has not joined the others "
                 f"of its pool within {_WAIT_FOR_IT:.0f} s."
             )
-        return await self._hub.result().perform(request)
+        self._raise_loss(request)
+        answer = await self._hub.result().perform(request)
+        if reads(request):
+            self._raise_loss(request)
+        return answer
+
+    def _raise_loss(self, request: Request) -> None:
+        if (loss := self._lost.pop(name_of(request), None)) is not None:
+            self._tell(Told(loss.kind, loss.name))
+            raise loss.error()
+
+    def _wrote(self, name: Name) -> None:
+        if name not in self._written:
+            self._written.add(name)
+            self._tell(Kept((name,)))
 
     def task_ended(self, task: int, stopped: bool) -> Future[None] | None:
         """Release what a task has not released itself, and take back what it no longer waits for.
@@ -106,14 +132,20 @@ class Membership:
 
     # For the client.
 
-    def obey(self, command: Join | Leave) -> None:
-        """Join, or leave. Joining again while it stays does nothing."""
+    def obey(self, command: Join | Losses | Keep | Leave) -> None:
+        """Join, or leave, or take note of what became of collections. Joining again while it stays does nothing."""
         match command:
+            case Losses(lost):
+                self._lost = {(loss.kind, loss.name): loss for loss in lost}
+            case Keep(names):
+                self._written.update(names)
             case Join() if self._staying is None:
                 self._leaving.clear()
+                self._lost = {(loss.kind, loss.name): loss for loss in command.lost}
                 self._staying = self._loop.create_task(self._stay(command))
             case Join() if self._address:  # of a client that does not know
                 self._tell(Clustered(self._address))
+                self._tell(Kept(tuple(self._written)))
             case Leave():
                 self._leaving.set()
                 if self._staying is None:
@@ -126,7 +158,7 @@ class Membership:
         except Exception as error:
             why = str(error) or type(error).__name__
         else:
-            hub = Hub(system)
+            hub = Hub(system, self._wrote)
             self._hub.set_result(hub)
             self._address = system.node.address or ""
             self._tell(Clustered(self._address))

@@ -1,13 +1,14 @@
 """The task that the calling code runs in, as code on a node sees it."""
 
+import pickle
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from skyward.errors import TooLargeError
+from skyward.taskvar import TaskVar
 from skyward.wire.messages import Display, Event, Payload
-from skyward.wire.payload import dumps
+from skyward.wire.text import encodable, plain_json
 
 __all__ = ["Port", "TaskContext", "current_task", "current_task_number", "running"]
 
@@ -26,13 +27,21 @@ class Port(Protocol):
         """Keep these buffers on the node until the client drops them; their keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class TaskContext:
-    """The running task: its number, the rank of its node, and its way to the client."""
+    """A task, as the code that it runs sees it.
+
+    Attributes:
+        task: its number.
+        node: the rank of its node.
+        port: its way to the client.
+        ended: whether it has ended. Threads that it started may outlive it.
+    """
 
     task: int
     node: int
     port: Port
+    ended: bool = False
 
     def publish_display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str | None, update: bool
@@ -42,7 +51,8 @@ class TaskContext:
         Raises:
             TooLargeError: it is larger than what a notebook could show.
         """
-        pickled = dumps((dict(data), dict(metadata), display_id, update))
+        plain = plain_json(dict(data)), plain_json(dict(metadata))
+        pickled = pickle.dumps((*plain, None if display_id is None else encodable(str(display_id)), bool(update)), 5)
         if len(pickled) > _LARGEST:
             raise TooLargeError(
                 f"A display of {len(pickled) >> 20} MiB cannot be shown; the most is {_LARGEST >> 20} MiB. "
@@ -51,15 +61,19 @@ class TaskContext:
         self.port.emit(Display(self.task, Payload(pickled)))
 
 
-running: ContextVar[TaskContext | None] = ContextVar("skyward_task", default=None)
+running: TaskVar[TaskContext | None] = TaskVar("skyward_task", default=None)
 
 
 def current_task() -> TaskContext | None:
-    """The task that the caller runs in; None outside one."""
-    return running.get()
+    """The task that the caller runs in; None outside one.
+
+    A thread that outlives the task which started it belongs to none, unless it was given the context of the task.
+    """
+    context = running.get()
+    return None if context is None or (context.ended and running.is_inherited) else context
 
 
 def current_task_number() -> int:
     """The number of the task that the caller runs in; 0 outside one."""
-    context = running.get()
+    context = current_task()
     return 0 if context is None else context.task

@@ -1,20 +1,26 @@
 """Run one job: decode its call, call its function, send home what comes of it."""
 
-import time
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
+from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
 from skyward.instance import current_share
 from skyward.wire.arguments import arriving
-from skyward.wire.failure import capture_failure
+from skyward.wire.clock import clock
+from skyward.wire.failure import Failure, Link, capture_failure
 from skyward.wire.flow import cost
-from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Payload, Yielded
+from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Paused, Payload, Yielded
 from skyward.wire.payload import Fetch, decode, encode_result
+from skyward.wire.pickler import CallScope, decoding_for
+from skyward.wire.stateless import survey
 from skyward.worker.context import Port, TaskContext, running
 from skyward.worker.jobs import InputStream, Job, Stopped
 from skyward.worker.missing import missing_module
+from skyward.worker.raised import as_ordinary_error
+from skyward.worker.streams import end_task
 
 __all__ = ["Functions", "Guard", "Interrupted", "Reason", "execute", "input_streams"]
 
@@ -37,27 +43,39 @@ class Guard(Protocol):
 
 
 class Functions:
-    """The functions of this process, decoded once each, the least recently used forgotten first."""
+    """The functions of this process, the least recently used forgotten first.
+
+    One that no call can change is decoded once. Any other is decoded for each call, which sees it as it was sent.
+    """
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
-        self._functions: OrderedDict[bytes, Callable[..., Any]] = OrderedDict()
+        self._functions: OrderedDict[bytes, tuple[Callable[..., Any], CallScope] | None] = OrderedDict()
+        self._lock = Lock()
 
-    def get(self, code: Code) -> Callable[..., Any]:
-        """The function of `code`.
+    def get(self, code: Code, scope: CallScope) -> Callable[..., Any]:
+        """The function of `code`, for the call whose classes go to `scope`.
 
         Raises:
             MissingModuleError: it needs a module that is not installed here.
         """
-        function = self._functions.get(code.digest)
-        if function is None:
-            function = load(code.payload, self._fetch)
-            self._functions[code.digest] = function
-            if len(self._functions) > _FUNCTIONS:
-                self._functions.popitem(last=False)
-        else:
-            self._functions.move_to_end(code.digest)
-        return function
+        with self._lock:
+            is_known = code.digest in self._functions
+            if is_known:
+                self._functions.move_to_end(code.digest)
+            shared = self._functions.get(code.digest)
+        if shared is not None and shared[1].is_intact:
+            function, with_it = shared
+            scope.classes |= with_it.classes
+            return function
+        loaded: Callable[..., Any] = load(code.payload, self._fetch)
+        if shared is not None or not is_known:
+            is_fixed = not scope.has_own and survey(loaded) is not None
+            with self._lock:
+                self._functions[code.digest] = (loaded, CallScope({**scope.classes})) if is_fixed else None
+                if len(self._functions) > _FUNCTIONS:
+                    self._functions.popitem(last=False)
+        return loaded
 
 
 def load(payload: Payload, fetch: Fetch) -> Any:
@@ -78,33 +96,54 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     Always returns the last event of the task, whatever the task did.
     """
     submit = job.submit
-    context = running.set(TaskContext(submit.task, node, port))
+    own = TaskContext(submit.task, node, port)
+    context = running.set(own)
     share = current_share.set(submit.share)
-    start = time.perf_counter()
+    scope = CallScope()
+    start = clock.perf_counter()
     outcome: Literal["value", "error", "timeout", "cancelled"] = "value"
+    raised = ""
     try:
-        payload = guard.run(lambda: _call(job, port, functions, fetch))
+        with decoding_for(scope):
+            payload = guard.run(lambda: _call(job, port, functions, fetch, scope))
     except (Interrupted, Stopped):
-        outcome, payload = guard.reason or "cancelled", Payload(b"")
+        outcome, payload = guard.reason or job.stopped or "cancelled", Payload(b"")
     except BaseException as error:
-        outcome, payload = _failed(error, port, node, guard)
+        outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
     finally:
+        with contextlib.suppress(BaseException):  # objects of the user end here
+            end_task(submit.task)
+        own.ended = True
         current_share.reset(share)
         running.reset(context)
-    return Finished(submit.task, outcome, payload, time.perf_counter() - start)
+    return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised)
 
 
-def _failed(error: BaseException, port: Port, node: int, guard: Guard) -> tuple[Reason | Literal["error"], Payload]:
-    if guard.reason is not None and isinstance(error, KeyboardInterrupt):
-        return guard.reason, Payload(b"")
-    if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
-        error = missing_module(error, node)
-    return "error", _payload(capture_failure(error, node), port)
+def _failed(
+    error: BaseException, name: str, port: Port, node: int, guard: Guard
+) -> tuple[Reason | Literal["error"], Payload, str]:
+    """The outcome, the exception ready to travel, and the name of its type."""
+    try:
+        if guard.reason is not None and isinstance(error, KeyboardInterrupt):
+            return guard.reason, Payload(b""), ""
+        if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
+            error = missing_module(error, node)
+        failure = capture_failure(as_ordinary_error(error, f"{name}()", node), node)
+    except BaseException as why:  # an exception of the user may do anything when it is looked at
+        failure = _unknown(error, why, node)
+    return "error", _payload(failure, port, "the exception"), failure.type_name
 
 
-def _call(job: Job, port: Port, functions: Functions, fetch: Fetch) -> Payload:
+def _unknown(error: BaseException, why: BaseException, node: int) -> Failure:
+    """Return what stands for an exception that cannot be captured."""
+    name, reason = (type.__getattribute__(type(each), "__name__") for each in (error, why))
+    message = f"(node {node} could not look at this exception any further: that raised {reason})"
+    return Failure((Link((), f"{name}: {message}", "", None, name, message),), node)
+
+
+def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallScope) -> Payload:
     submit = job.submit
-    function = functions.get(job.code)
+    function = functions.get(job.code, scope)
     token = arriving.set(job.inputs)
     try:
         args, kwargs = load(submit.call, fetch)
@@ -112,8 +151,8 @@ def _call(job: Job, port: Port, functions: Functions, fetch: Fetch) -> Payload:
         arriving.reset(token)
     # Nothing here keeps a reference to the result: an array that nobody has is sent without a copy (see `owned`).
     if not submit.stream:
-        return _payload(function(*args, **kwargs), port)
-    return _payload(_stream(job, port, function(*args, **kwargs)), port)
+        return _payload(function(*args, **kwargs), port, f"the result of {job.code.name}()")
+    return _payload(_stream(job, port, function(*args, **kwargs)), port, f"what {job.code.name}() returned")
 
 
 def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
@@ -124,17 +163,17 @@ def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
                 element = next(elements)
             except StopIteration as end:
                 return end.value
-            payload = _payload(element, port)
-            job.take_credit(cost(payload))
+            payload = _payload(element, port, f"an element of {job.code.name}()")
+            job.take_credit(cost(payload), lambda credited: port.emit(Paused(job.submit.task, credited)))
             port.emit(Yielded(job.submit.task, (payload,)))
     finally:
         if isinstance(elements, Generator):
             elements.close()
 
 
-def _payload(value: object, port: Port) -> Payload:
+def _payload(value: object, port: Port, name: str) -> Payload:
     """`value` ready to send; its large parts are kept on the node until the client has fetched them."""
-    data, views = encode_result(value)
+    data, views = encode_result(value, name)
     if not views and len(data) <= INLINE_LIMIT:
         return Payload(data)
     del value  # see `_call`

@@ -5,13 +5,13 @@ stop within `PATIENCE` is given up: alone in its process, the process ends and i
 thread is abandoned, with the interrupt still waiting for it.
 """
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from threading import Lock  # tasks may replace the attributes of the module
 from typing import Literal, Protocol
 
+from skyward.wire.clock import clock
 from skyward.wire.messages import Credit, Feed, Finished, Payload
 from skyward.worker.execute import Reason
 from skyward.worker.jobs import Job
@@ -27,6 +27,9 @@ _AGAIN = 0.3
 
 class Slot(Protocol):
     """What runs one job at a time."""
+
+    def get_ready(self) -> None:
+        """Make ready for the next job; this is not part of the job's time."""
 
     def run(self, job: Job) -> Finished:
         """Run `job` to its end."""
@@ -58,19 +61,22 @@ class Executor:
         settle: called before `finished`, on the slot's thread: does what must be done before the end is told.
         finished: called with the last event of each task, once per task.
         replace_slot: called when a thread was abandoned, so that the node keeps its number of slots.
-        end_process: called when a task can only be stopped by ending this process.
+        end_process: called with the last event of a task that can only be stopped by ending this process; returns
+            whether that is done, and the event is told. No task starts from then on.
     """
 
     started: Callable[[int], None]
     settle: Callable[[Finished], None]
     finished: Callable[[Finished], None]
     replace_slot: Callable[[], None]
-    end_process: Callable[[], None]
+    end_process: Callable[[Finished], bool]
     _queue: SimpleQueue[Job | None] = field(default_factory=SimpleQueue)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Lock = field(default_factory=Lock)
     _jobs: dict[int, Job] = field(default_factory=dict)
     _runs: dict[int, _Run] = field(default_factory=dict)
     _given_up: set[int] = field(default_factory=set)
+    _ending: bool = False
+    _held: list[Job] = field(default_factory=list)
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
@@ -80,7 +86,7 @@ class Executor:
 
     def serve(self, slot: Slot) -> None:
         """Run jobs on `slot`, on the calling thread, until `shutdown`."""
-        while (job := self._queue.get()) is not None:
+        while (job := self._next(slot)) is not None:
             if not self._claim(job, slot):
                 continue
             finished = slot.run(job)
@@ -89,12 +95,18 @@ class Executor:
                 return
             self.finished(finished)
 
+    def _next(self, slot: Slot) -> Job | None:
+        slot.get_ready()
+        return self._queue.get()
+
     def _claim(self, job: Job, slot: Slot) -> bool:
         timeout = job.submit.timeout
         with self._lock:
-            if job.withdrawn:
+            if self._ending:
+                self._held.append(job)
+            if job.withdrawn or self._ending:
                 return False
-            deadline = None if timeout is None else time.monotonic() + timeout
+            deadline = None if timeout is None else clock.monotonic() + timeout
             self._runs[job.submit.task] = _Run(job, slot, deadline)
             return True
 
@@ -132,18 +144,18 @@ class Executor:
             self.finished(Finished(task, outcome, Payload(b""), 0.0))
 
     def _stop(self, run: _Run, reason: Reason) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         run.again = now + _AGAIN
         if run.stopping is None:
             run.stopping, run.since = reason, now
-            run.job.stop()
+            run.job.stop(reason)
             if run.job.submit.stream:
                 return  # a generator ends at its next element, with its `finally` blocks undisturbed
         run.slot.interrupt(run.stopping)
 
     def tick(self) -> None:
         """Look at the clock: stop what is past its deadline, insist where a task goes on, give up where it must be."""
-        now = time.monotonic()
+        now = clock.monotonic()
         with self._lock:
             runs = list(self._runs.values())
         for run in runs:
@@ -165,15 +177,26 @@ class Executor:
         with self._lock:
             if self._runs.get(task) is not run:
                 return
-            alone = len(self._runs) == 1
+            alone = self._ending = len(self._runs) == 1
             del self._runs[task]
             self._jobs.pop(task, None)
             self._given_up.add(id(run.job))
-        self.finished(Finished(task, run.stopping or "cancelled", Payload(b""), time.monotonic() - run.since))
-        if alone:
-            self.end_process()
-        else:
-            self.replace_slot()
+        finished = Finished(task, run.stopping or "cancelled", Payload(b""), clock.monotonic() - run.since)
+        if alone and self.end_process(finished):
+            return
+        self.finished(finished)
+        with self._lock:
+            self._ending, held, self._held = False, self._held, []
+        self.replace_slot()
+        for job in held:
+            self._queue.put(job)
+
+    def give_back(self) -> None:
+        """Give back the tasks that have not started, before the process ends. What was fed to a task ends with it."""
+        with self._lock:
+            waiting = [job for task, job in self._jobs.items() if task not in self._runs and not job.submit.inputs]
+        for job in waiting:
+            self.cancel(job.submit.task, recall=True)
 
     @property
     def running(self) -> list[int]:

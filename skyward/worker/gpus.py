@@ -2,8 +2,8 @@
 
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterable
+from threading import Thread  # tasks may replace the attributes of the module
 from typing import Any
 
 from skyward.metrics import GPUMetrics
@@ -61,7 +61,7 @@ def _from_command(interval: float) -> Look | None:
                     found[said[0]] = said[1]
         found.clear()
 
-    threading.Thread(target=listen, name="skyward-gpus", daemon=True).start()
+    Thread(target=listen, name="skyward-gpus", daemon=True).start()
     return lambda: tuple(gpu for _, gpu in sorted(found.items()))
 
 

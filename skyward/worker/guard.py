@@ -7,12 +7,13 @@ the next bytecode, so a blocking call ends first.
 import contextlib
 import ctypes
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
+from threading import Lock, current_thread, get_ident, main_thread  # tasks may replace the attributes of the module
 from types import FrameType
 
+from skyward.wire.clock import clock
 from skyward.worker.execute import Interrupted, Reason
+from skyward.worker.forked import is_forked, leave, leave_if_forked
 
 __all__ = ["ThreadGuard"]
 
@@ -25,9 +26,9 @@ class ThreadGuard:
 
     def __init__(self) -> None:
         self.reason: Reason | None = None
-        self._thread = threading.get_ident()
-        self._is_main = threading.current_thread() is threading.main_thread()
-        self._lock = threading.Lock()
+        self._thread = get_ident()
+        self._is_main = current_thread() is main_thread()
+        self._lock = Lock()
         self._open = False
         self._shielded = False
         self._due = False
@@ -36,13 +37,22 @@ class ThreadGuard:
             signal.signal(signal.SIGINT, self._on_signal)
 
     def run[T](self, call: Callable[[], T]) -> T:
-        """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it."""
+        """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it.
+
+        A process that `call` forks and that comes to the end of it, too, ends here.
+        """
         self._last = 0.0
         self._due = False
         try:
             try:
                 self._open = True
-                return call()
+                result = call()
+                leave_if_forked()
+                return result
+            except BaseException as error:
+                if is_forked():
+                    leave(error)
+                raise
             finally:
                 self._leave()
         except Interrupted:
@@ -52,7 +62,7 @@ class ThreadGuard:
     @contextlib.contextmanager
     def shielded(self) -> Iterator[None]:
         """What must not stop half-way: an interrupt that comes meanwhile is raised at the end. For the main thread."""
-        if not self._is_main or threading.get_ident() != self._thread or self._shielded:
+        if not self._is_main or get_ident() != self._thread or self._shielded:
             yield
             return
         self._shielded = True
@@ -67,7 +77,7 @@ class ThreadGuard:
     def interrupt(self, reason: Reason) -> None:
         """Raise `Interrupted` in the user's code, if any runs; not again at once, so whoever insists calls again."""
         with self._lock:
-            now = time.monotonic()
+            now = clock.monotonic()
             if not self._open or now - self._last < _APART:
                 return
             self._last, self.reason = now, reason

@@ -1,8 +1,13 @@
 """What the machine of a worker has for tasks."""
 
 import os
+from functools import cache
+from pathlib import Path
 
-__all__ = ["memory_gb", "vcpus"]
+from skyward.worker import procfs
+from skyward.worker.cgroups import Limit, memory_limit
+
+__all__ = ["free_memory", "memory_gb", "vcpus"]
 
 
 def vcpus() -> int:
@@ -13,5 +18,21 @@ def vcpus() -> int:
 
 
 def memory_gb() -> float:
-    """Memory of the machine, GiB."""
-    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    """Memory that the machine, or the container, has, GiB."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _limit()
+    return round(min(total, total if limit is None else limit.most) / 2**30, 1)
+
+
+def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that this process can still have, of the machine and of its container; None where that is not known."""
+    try:
+        free, limit = procfs.free_bytes(meminfo.read_text()), _limit()
+        return free if limit is None else min(free, int(limit.most - limit.used() + limit.kept()))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@cache
+def _limit() -> Limit | None:
+    return memory_limit()

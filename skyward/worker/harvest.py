@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from skyward.errors import PayloadError
+from skyward.errors import NotPicklableError, PayloadError
 from skyward.wire.digest import content_address
 from skyward.wire.notebook import Side, pack_shared, unpack_shared
 from skyward.wire.payload import Packed
@@ -161,8 +161,8 @@ class _Gathering:
             return
         try:
             shared = pack_shared(value, self._side, name)
-        except PayloadError as error:
-            found.failed[name] = _reason(error)
+        except NotPicklableError as error:
+            found.failed[name] = error.reason
             return
         found.values[name] = shared.packed
         if shared.needs:
@@ -227,8 +227,8 @@ class _Gathering:
                 continue
             try:
                 shared = pack_shared(value, self._side, name)
-            except PayloadError as error:
-                found.failed[name] = _reason(error)
+            except NotPicklableError as error:
+                found.failed[name] = error.reason
                 continue
             found.supports[name] = shared.packed
             waiting += shared.needs
@@ -244,8 +244,3 @@ def _packed(value: object, side: Side, name: str) -> Packed | None:
 def _fingerprint(packed: Packed) -> bytes:
     """Changes with the buffers of a packed value, which its arrays share; the pickle beside them never changes."""
     return b"".join(content_address(memoryview(part).cast("B")) for part in packed.buffers)
-
-
-def _reason(error: PayloadError) -> str:
-    """Why a value cannot be pickled, out of the sentence that says so of a value on its way to a node."""
-    return str(error).partition("cannot be sent to a node: ")[2].partition(". Make it on the node")[0] or str(error)

@@ -1,9 +1,9 @@
 """Which blobs the tasks of a node still need: a `Drop` of the client does not take them away before."""
 
-import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Lock  # tasks may replace the attributes of the module
 
 from skyward.wire.flow import cost
 from skyward.wire.messages import Feed, Need, Payload
@@ -24,7 +24,7 @@ class Holds:
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._tasks: dict[int, _Held] = {}
 
     def submitted(self, task: int, payloads: Iterable[Payload]) -> None:

@@ -5,8 +5,8 @@ import importlib.machinery
 import importlib.util
 import linecache
 import sys
-import threading
 from collections.abc import Mapping, Sequence
+from threading import Lock  # tasks may replace the attributes of the module
 from types import CodeType, ModuleType
 from typing import override
 
@@ -62,7 +62,7 @@ class SourceLoader(importlib.abc.InspectLoader):
 
 
 _finder = SourceFinder()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def install(bundle: Mapping[str, ModuleSource]) -> None:

@@ -4,8 +4,8 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-import threading
 from collections.abc import Sequence
+from threading import local  # tasks may replace the attributes of the module
 from types import ModuleType
 from typing import override
 
@@ -41,7 +41,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
     """Sees the module being imported, and wraps its loader. Every other import passes by."""
 
     def __init__(self) -> None:
-        self._busy = threading.local()
+        self._busy = local()
 
     @override
     def find_spec(

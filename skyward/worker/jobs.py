@@ -1,13 +1,14 @@
 """A task on its node: what was sent, what it may still send, and the streams that feed it."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from threading import Condition, Lock  # tasks may replace the attributes of the module
+from typing import Any, Literal
 
 from skyward.wire.flow import WINDOW, cost
 from skyward.wire.messages import Code, Credit, Feed, Need, Payload, Submit
+from skyward.worker.forked import ForkedProcessError, is_forked, leave_if_forked
 
 __all__ = ["InputStream", "Job", "Stopped"]
 
@@ -17,16 +18,21 @@ class Stopped(BaseException):
 
 
 class Job:
-    """One submitted task: its call, its code, and the flow of its streams. Used by its slot and by the agent."""
+    """One submitted task: its call, its code, and the flow of its streams. Used by its slot and by the agent.
+
+    Attributes:
+        stopped: why it was told to stop.
+    """
 
     def __init__(self, submit: Submit, code: Code) -> None:
         self.submit = submit
         self.code = code
         self.withdrawn = False
-        self._changed = threading.Condition()
-        self._credit = submit.credit
+        self._changed = Condition()
+        self._credit = self._credited = submit.credit
         self._stopped = False
-        self._handing = threading.Lock()
+        self.stopped: Literal["cancelled", "timeout"] | None = None
+        self._handing = Lock()
         self._hand: Callable[[Credit | Feed], None] | None = None
         self._early: list[Credit | Feed] = []
         self.inputs: list[InputStream] = []
@@ -57,28 +63,41 @@ class Job:
             return
         with self._changed:
             self._credit += command.count
+            self._credited += command.count
             self._changed.notify_all()
 
-    def stop(self) -> None:
+    def stop(self, reason: Literal["cancelled", "timeout"]) -> None:
         """End every wait of the job for the client with `Stopped`."""
         with self._changed:
-            self._stopped = True
+            self.stopped, self._stopped = reason, True
             self._changed.notify_all()
         for stream in self.inputs:
             stream.stop()
 
-    def take_credit(self, units: int) -> None:
+    def take_credit(self, units: int, pause: Callable[[int], None]) -> None:
         """Wait until the client has room for an element that costs `units`.
+
+        `pause` is called before each wait, once for the same credit, with all the credit that was given so far.
 
         Raises:
             Stopped: the job was told to stop.
         """
-        with self._changed:
-            while self._credit < units and self._credit < WINDOW and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                raise Stopped
-            self._credit -= units
+        leave_if_forked()
+        told = -1
+        while True:
+            with self._changed:
+                while not self._has_room(units) and self._credited == told and not self._stopped:
+                    self._changed.wait()
+                if self._stopped:
+                    raise Stopped
+                if self._has_room(units):
+                    self._credit -= units
+                    return
+                told = self._credited
+            pause(told)  # without the lock: it may wait for the client, whose credit takes the lock
+
+    def _has_room(self, units: int) -> bool:
+        return self._credit >= units or self._credit >= WINDOW
 
 
 @dataclass
@@ -95,7 +114,7 @@ class InputStream:
     decode: Callable[[Payload], Any]
     need: Callable[[Need], None]
     _items: deque[Payload] = field(default_factory=deque)
-    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _changed: Condition = field(default_factory=Condition)
     _ended: bool = False
     _stopped: bool = False
     _failure: Payload | None = None
@@ -119,6 +138,8 @@ class InputStream:
         return self
 
     def __next__(self) -> Any:
+        if is_forked():
+            raise ForkedProcessError("the input stream of the task")
         with self._changed:
             while not self._items and not self._ended and not self._stopped:
                 self._changed.wait()

@@ -1,8 +1,9 @@
 """The lease of a worker that outlives its connection: without a word from its client for so long, it ends itself."""
 
-import threading
-import time
 from collections.abc import Callable
+from threading import Thread  # tasks may replace the attributes of the module
+
+from skyward.wire.clock import clock
 
 __all__ = ["FINISH_WITHIN", "Lease"]
 
@@ -21,6 +22,7 @@ class Lease:
         idle: whether nothing is running.
         look: seconds between looks at it.
         pause: waits so many seconds.
+        renewed: is called at each look that finds it renewed.
     """
 
     def __init__(
@@ -31,7 +33,8 @@ class Lease:
         *,
         finish_within: float = FINISH_WITHIN,
         look: float = _LOOK,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], None] = clock.sleep,
+        renewed: Callable[[], None] = lambda: None,
     ) -> None:
         self._seconds = seconds
         self._idle = idle
@@ -39,6 +42,7 @@ class Lease:
         self._finish_within = finish_within
         self._look = look
         self._pause = pause
+        self._on_renewed = renewed
         self._renewed = True
 
     def renew(self) -> None:
@@ -47,7 +51,7 @@ class Lease:
 
     def start(self) -> None:
         """Keep it, on a thread of its own."""
-        threading.Thread(target=self.keep, name="skyward-lease", daemon=True).start()
+        Thread(target=self.keep, name="skyward-lease", daemon=True).start()
 
     def keep(self) -> None:
         """Wait until it is over, then end."""
@@ -56,6 +60,7 @@ class Lease:
             self._pause(self._look)
             if self._renewed:
                 self._renewed, silent = False, 0.0
+                self._on_renewed()
             else:
                 silent += self._look
         self._end()

@@ -5,18 +5,19 @@ node several cells may run at once, so `__main__` answers for the cell that asks
 """
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from threading import Lock  # tasks may replace the attributes of the module
 from types import ModuleType
 from typing import Any
 
+from skyward.taskvar import TaskVar
+
 __all__ = ["as_main"]
 
-_current: ContextVar[dict[str, Any] | None] = ContextVar("skyward_main", default=None)
+_current: TaskVar[dict[str, Any] | None] = TaskVar("skyward_main", default=None)
 _active: list[dict[str, Any]] = []
-_lock = threading.Lock()
+_lock = Lock()
 
 
 class _Main(ModuleType):

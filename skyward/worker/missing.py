@@ -1,10 +1,10 @@
-"""A module that is not installed on a node, told with the option that adds it."""
+"""A module that is not installed on a node, and the package that brings it."""
 
 from skyward.errors import MissingModuleError
 
-__all__ = ["missing_module", "pip_name"]
+__all__ = ["KNOWN_PACKAGES", "missing_module", "pip_name"]
 
-_PIP_NAMES = {
+KNOWN_PACKAGES = {
     "Bio": "biopython",
     "Crypto": "pycryptodome",
     "IPython": "ipython",
@@ -56,18 +56,13 @@ _PIP_NAMES = {
 def pip_name(module: str) -> str:
     """The package that brings `module`, as pip calls it."""
     parts = module.split(".")
-    return _PIP_NAMES.get(".".join(parts[:2])) or _PIP_NAMES.get(parts[0], parts[0].replace("_", "-"))
+    return KNOWN_PACKAGES.get(".".join(parts[:2])) or KNOWN_PACKAGES.get(parts[0], parts[0].replace("_", "-"))
 
 
 def missing_module(error: ModuleNotFoundError, node: int | None = None) -> MissingModuleError:
-    """One sentence that names the module, where it is missing, and the option that adds it."""
+    """Return an error that names the module and the node. The client adds what to do: it knows whose module it is."""
     module = error.name or str(error).partition("'")[2].partition("'")[0] or str(error)
     where = "the node" if node is None else f"node {node}"
-    pip = pip_name(module)
-    missing = MissingModuleError(
-        f"module {module!r} is not installed on {where}; "
-        f"add it with `--pip {pip}` on the cell, or Image(pip=[{pip!r}]) in code",
-        name=module,
-    )
+    missing = MissingModuleError(f"module {module!r} is not installed on {where}", name=module)
     missing.__cause__ = error
     return missing

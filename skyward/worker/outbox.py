@@ -7,10 +7,10 @@ nobody listens it does not wait: what there is goes to the disk (`backlog`), and
 Output is given its place in its stream here, where all of it comes by: also that of processes that come and go.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Condition  # tasks may replace the attributes of the module
 
 from skyward.wire.messages import (
     BATCH_BYTES,
@@ -20,10 +20,12 @@ from skyward.wire.messages import (
     Event,
     Finished,
     Metrics,
+    OfNode,
     Output,
     Payload,
     Yielded,
 )
+from skyward.wire.text import encodable, with_encodable_text
 from skyward.worker.backlog import Backlog, LastWords
 
 __all__ = ["LIMIT", "Outbox"]
@@ -76,7 +78,7 @@ class Outbox:
         self._backlog = backlog
         self._spilled = False
         self._last_words = LastWords()
-        self._ready = threading.Condition()
+        self._ready = Condition()
         self._entries: deque[_Entry] = deque()
         self._latest: Metrics | None = None
         self._lengths: dict[tuple[int, str], int] = {}
@@ -92,6 +94,10 @@ class Outbox:
             for start in range(0, len(event.text), _PIECE):
                 self.put(Output(event.task, event.stream, event.text[start : start + _PIECE]), urgent=urgent, wait=True)
             return
+        if isinstance(event, OfNode):  # `Output` is text of tasks, and cleaned below; the others hold bytes only
+            event = with_encodable_text(event)
+        elif isinstance(event, Output) and (text := encodable(event.text)) is not event.text:
+            event = Output(event.task, event.stream, text)
         with self._ready:
             room = not wait or self._bytes <= LIMIT or self._find_room()
             start = self._advance(event) if isinstance(event, Output) else NOWHERE

@@ -1,110 +1,109 @@
-"""Standard output and error of a node: what is written goes to the client at once, with the task that wrote it.
+"""Output below Python: what is written to descriptors 1 and 2 by a subprocess, a C library or `os.write`.
 
-Python code writes to a `TaskStream`. What writes to the descriptors themselves (a subprocess, a C library) is read from
-a pipe and goes to the one task that runs there, or to the node where there are several or none. Each process of the
-process executor has pipes of its own, read by its parent, so that its last words are heard too.
+It is read from pipes and goes to the one task that runs there, or to the node where there are several or none. Each
+process of the process executor has pipes of its own, read by its parent, so that its last words are heard too. Text
+that Python writes takes another way (`worker.streams`); both ends keep the order of the two.
 """
 
-import array
 import codecs
+import contextlib
+import ctypes
 import fcntl
-import io
 import os
 import select
 import sys
 import termios
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from threading import Condition, Thread  # tasks may replace the attributes of the module
 from typing import Literal
 
-from skyward.output import muted
+from skyward.wire.clock import clock
 from skyward.wire.messages import Output
-from skyward.worker.context import running
 
-__all__ = ["NoKeyboard", "Pump", "TaskStream", "capture_descriptors", "replace_streams"]
+__all__ = ["Descriptors", "Pump", "capture_descriptors", "unread"]
 
 type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]
 
 _DRAIN = 0.5
-"""Seconds that a task's end waits at most for what its subprocesses have written."""
+"""Seconds to wait at most until what subprocesses have written is sent."""
+
+_TURN = 0.1
+"""Seconds that a process waits at most until its parent has read what it wrote to its descriptors."""
+
+_LOOK = 0.0002
+_NOTHING = bytes(4)
+
+_read = os.read  # a task may replace it
 
 
-class TaskStream(io.TextIOBase):
-    """A text stream whose every write is an event of the task that makes it."""
-
-    encoding = "utf-8"
-    errors = "replace"
-
-    def __init__(self, name: StreamName, emit: Emit, alone: Callable[[], int]) -> None:
-        self._name: StreamName = name
-        self._emit = emit
-        self._alone = alone
-
-    @property
-    def name(self) -> str:
-        return f"<{self._name}>"
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 1 if self._name == "stdout" else 2
-
-    def isatty(self) -> bool:
-        return False
-
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if text and self._name not in muted.get():
-            context = running.get()
-            self._emit(Output(self._alone() if context is None else context.task, self._name, text))
-        return len(text)
+_libc = ctypes.PyDLL(None) if sys.platform == "linux" else None
+"""C functions, called without letting go of the interpreter: every `print` asks, and `fcntl.ioctl` would yield to other
+threads each time."""
 
 
-class NoKeyboard(io.TextIOBase):
-    """Standard input of a node: reading from it fails at once, instead of waiting for what never comes."""
-
-    def readable(self) -> bool:
-        return True
-
-    def isatty(self) -> bool:
-        return False
-
-    def read(self, size: int | None = -1, /) -> str:
-        raise EOFError(
-            "A node has no keyboard, so nothing can be read from standard input there. "
-            "Ask here, and hand the answer over in a variable."
-        )
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # the base class has it for bytes too
-        return self.read()
+def unread(descriptor: int) -> int:
+    """Return how many bytes wait in a pipe or a socket; 0 where that cannot be known."""
+    if _libc is not None:
+        size = ctypes.c_int()
+        failed = _libc.ioctl(descriptor, termios.FIONREAD, ctypes.byref(size))
+        return 0 if failed else size.value
+    try:
+        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, _NOTHING)
+    except OSError:
+        return 0
+    return 0 if waiting == _NOTHING else int.from_bytes(waiting, "little")
 
 
-def replace_streams(emit: Emit, alone: Callable[[], int]) -> None:
-    """Send `sys.stdout` and `sys.stderr` of this process through `emit`; nothing can be read from `sys.stdin`.
+class _Polled(ctypes.Structure):
+    """What `poll` takes for one descriptor."""
 
-    Args:
-        emit: takes each piece of output.
-        alone: the one task that runs, or 0; for writes from threads that the task did not hand its context to.
-    """
-    sys.stdin = NoKeyboard()
-    sys.stdout = TaskStream("stdout", emit, alone)
-    sys.stderr = TaskStream("stderr", emit, alone)
+    _fields_ = (("descriptor", ctypes.c_int), ("events", ctypes.c_short), ("found", ctypes.c_short))
 
 
-def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> Callable[[], None]:
+def _polled(readers: Iterable[int]) -> "ctypes.Array[_Polled]":
+    each = [_Polled(reader, select.POLLIN, 0) for reader in readers]
+    return (_Polled * len(each))(*each)
+
+
+class Descriptors:
+    """Descriptors 1 and 2 of this process, which are pipes, and spares of them for when a task closes them."""
+
+    def __init__(self) -> None:
+        self._spares = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+
+    def restore(self) -> None:
+        """Open again those that a task has closed, unless something else has their numbers by now."""
+        for descriptor, spare in self._spares.items():
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_GETFD)
+            except OSError:
+                found = fcntl.fcntl(spare, fcntl.F_DUPFD, descriptor)
+                if found != descriptor:  # taken in this moment
+                    os.close(found)
+
+    def wait_for_reader(self) -> None:
+        """Wait, a moment at most, until the process that reads the pipes has taken what is in them."""
+        deadline = None
+        while any(map(unread, self._spares.values())):
+            deadline = clock.monotonic() + _TURN if deadline is None else deadline
+            if clock.monotonic() > deadline:
+                return
+            clock.sleep(_LOOK)
+
+
+def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> tuple[Descriptors, Callable[[], None]]:
     """Send what is written to descriptors 1 and 2 through `emit`, from a thread that reads the other ends of pipes.
 
-    Gives what waits, a moment at most, until all that was written so far has been sent.
+    Returns:
+        The descriptors, and what waits, a moment at most, until all that was written so far has been sent.
     """
     pump = Pump(emit, alone)
     for descriptor, writer in zip((1, 2), pump.writers, strict=True):
         os.dup2(writer, descriptor)
+    descriptors = Descriptors()
     pump.start()
-    return pump.drain
+    return descriptors, pump.catch_up
 
 
 class Pump:
@@ -113,46 +112,49 @@ class Pump:
     Args:
         emit: takes each piece of output.
         alone: the task whose output it is, or 0.
+        before: called before each read; waits for what was sent on another way before it was written.
 
     Attributes:
         writers: the ends for stdout and stderr. They are to be handed on before `start`, which closes them here.
     """
 
-    def __init__(self, emit: Emit, alone: Callable[[], int]) -> None:
+    def __init__(self, emit: Emit, alone: Callable[[], int], before: Callable[[], None] = lambda: None) -> None:
         self._emit = emit
         self._alone = alone
+        self._before = before
         names: tuple[StreamName, ...] = ("stdout", "stderr")
         pipes = [os.pipe() for _ in names]
         self._readers = {reader: name for (reader, _), name in zip(pipes, names, strict=True)}
         self.writers = tuple(writer for _, writer in pipes)
-        self._lock = threading.Lock()
-        self._sending = False
+        self._pipes = _polled(self._readers)
+        self._changed = Condition()
+        self._taken = dict.fromkeys(self._readers, 0)
+        self._sent = dict.fromkeys(self._readers, 0)
+        self._reading = False
 
     def start(self) -> None:
         """Read until nobody can write any more."""
         for writer in self.writers:
             os.close(writer)
-        threading.Thread(target=self._run, name="skyward-output", daemon=True).start()
+        Thread(target=self._run, name="skyward-output", daemon=True).start()
 
-    def drain(self) -> None:
-        """Wait, a moment at most, until all that was written so far has been sent."""
-        deadline = None
-        while self._behind:
-            deadline = time.monotonic() + _DRAIN if deadline is None else deadline
-            if time.monotonic() > deadline:
-                return
-            time.sleep(0.0005)
+    def catch_up(self, *, read: bool = False) -> None:
+        """Wait, a moment at most, until all that was written so far has been sent; with `read`, what was read of it."""
+        if (read or not self._waiting()) and not self._reading:  # in this order
+            return
+        with self._changed:  # so that no reader is closed meanwhile
+            wanted = {reader: self._taken[reader] + (0 if read else unread(reader)) for reader in self._readers}
 
-    @property
-    def _behind(self) -> bool:
-        """Whether something was written that is not sent yet."""
-        waiting = array.array("i", [0])
-        with self._lock:  # so that no reader is closed meanwhile
-            for reader in self._readers:
-                fcntl.ioctl(reader, termios.FIONREAD, waiting)
-                if waiting[0]:
-                    return True
-        return self._sending
+            def done() -> bool:
+                return all(self._sent[reader] >= size for reader, size in wanted.items() if reader in self._readers)
+
+            self._changed.wait_for(done, _DRAIN)
+
+    def _waiting(self) -> bool:
+        """Return whether a pipe has data or is at end of file. One C call: every `print` asks."""
+        if _libc is not None:
+            return bool(_libc.poll(self._pipes, len(self._pipes), 0))
+        return any(unread(pipe.descriptor) for pipe in self._pipes)
 
     def _run(self) -> None:
         decoders = {reader: codecs.getincrementaldecoder("utf-8")("replace") for reader in self._readers}
@@ -161,13 +163,22 @@ class Pump:
             readable.register(reader, select.POLLIN)
         while self._readers:
             for reader, _ in readable.poll():
-                self._sending = True  # before the pipe is emptied, so that it is never neither
-                data = os.read(reader, 65536)
-                if text := decoders[reader].decode(data, final=not data):
-                    self._emit(Output(self._alone(), self._readers[reader], text))
-                if not data:
-                    readable.unregister(reader)
-                    with self._lock:
+                self._before()
+                self._reading = True  # before the pipe is emptied, so that it is never neither
+                with self._changed:
+                    data = _read(reader, 65536)  # there is some, or the end
+                    self._taken[reader] += len(data)
+                text = decoders[reader].decode(data, final=not data)
+                # Whatever is wrong with the way to the client: nobody may wait for ever to write into a full pipe.
+                with contextlib.suppress(Exception):
+                    if text:
+                        self._emit(Output(self._alone(), self._readers[reader], text))
+                with self._changed:
+                    self._sent[reader] += len(data)
+                    if not data:
+                        readable.unregister(reader)
                         del self._readers[reader]
+                        self._pipes = _polled(self._readers)
                         os.close(reader)
-                self._sending = False
+                    self._reading = False
+                    self._changed.notify_all()

@@ -1,22 +1,24 @@
 """What a node has from the other nodes of its pool, and gives to them: blobs, so that the client sends each once."""
 
 import contextlib
+import json
 import os
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock, Thread  # tasks may replace the attributes of the module
 
 from blake3 import blake3
 
 from skyward.wire.bulk import read_exactly, read_into
+from skyward.wire.clock import clock
 from skyward.wire.messages import Blob, Fetch, Fetched, Peered, Peering
-from skyward.wire.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts
+from skyward.wire.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
 from skyward.wire.trust import Credentials
 from skyward.worker.arrivals import Arrival, Arrivals, Source
-from skyward.worker.blobs import map_private
+from skyward.worker.blobs import Place
+from skyward.worker.gate import Gate
 
 __all__ = ["Getting", "Peers", "share", "stream"]
 
@@ -41,7 +43,7 @@ class Peers:
         self._address = ""
         self._asking: ssl.SSLContext | None = None
         self._attempts: dict[bytes, int] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def obey(self, command: Peering | Fetch) -> None:
         """Begin to give, or get one. Told to give again, as by another client of the pool, it says where it does."""
@@ -55,7 +57,7 @@ class Peers:
             case Fetch():
                 with self._lock:
                     self._attempts[command.blob.key] = command.attempt
-                threading.Thread(target=self._fetch, args=(command,), name="skyward-peer-in", daemon=True).start()
+                Thread(target=self._fetch, args=(command,), name="skyward-peer-in", daemon=True).start()
 
     # Giving.
 
@@ -66,31 +68,25 @@ class Peers:
             listener = socket.create_server((peering.host, 0))
         except OSError:  # an address that is not of this machine: others reach it through what is in between
             listener = socket.create_server(("0.0.0.0", 0))
-        threading.Thread(target=self._accept, args=(listener, giving), name="skyward-peers", daemon=True).start()
+
+        def wrapped(plain: socket.socket) -> ssl.SSLSocket:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return giving.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+
+        Gate(listener, handshake, self._give, "skyward-peer-out", wrapped)
         return f"{peering.host}:{listener.getsockname()[1]}"
 
-    def _accept(self, listener: socket.socket, giving: ssl.SSLContext) -> None:
-        while True:
-            try:
-                plain, _ = listener.accept()
-            except OSError:  # no descriptor is free; one may be, a little later
-                time.sleep(BEAT)
-                continue
-            threading.Thread(target=self._give, args=(plain, giving), name="skyward-peer-out", daemon=True).start()
-
-    def _give(self, plain: socket.socket, giving: ssl.SSLContext) -> None:
-        with contextlib.suppress(OSError, EOFError), plain:
-            plain.settimeout(CONNECT_WITHIN)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with giving.wrap_socket(plain, server_side=True) as connection:
-                verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
-                connection.settimeout(SILENCE)
-                while True:
-                    with self._arrivals.reading(key, BEAT) as source:
-                        if source is not None:
-                            (share if verb == SHARE else stream)(connection, source, offset)
-                            return
-                    connection.sendall(LENGTH.pack(0))
+    def _give(self, connection: ssl.SSLSocket) -> None:
+        with contextlib.suppress(OSError, EOFError), connection:
+            connection.settimeout(CONNECT_WITHIN)
+            verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
+            connection.settimeout(SILENCE)
+            while True:
+                with self._arrivals.reading(key, BEAT) as source:
+                    if source is not None:
+                        (share if verb == SHARE else stream)(connection, source, offset)
+                        return
+                connection.sendall(LENGTH.pack(0))
 
     # Getting.
 
@@ -99,9 +95,9 @@ class Peers:
         getting = Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
         why = ""
         try:
-            if not self._arrivals.has(key):
+            if not self._arrivals.retain(key):
                 getting.get(self._connect(fetch.source), near=fetch.near)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, MemoryError) as error:
             why = f"{fetch.source}: {error or type(error).__name__}"
         with self._lock:
             if self._attempts.get(key) == attempt:
@@ -123,22 +119,23 @@ class Peers:
 
 def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
     """Say where it is, once it is whole; it stays there until the other end has opened it."""
-    while source.reached(source.size - 1, BEAT) < source.size:
+    while source.reached(source.blob.size - 1, BEAT) < source.blob.size:
         connection.sendall(LENGTH.pack(0))
-    path = f"/proc/{os.getpid()}/fd/{source.fd}".encode()
-    connection.sendall(LENGTH.pack(len(path)) + path)
+    place = json.dumps(source.blob.place).encode()
+    connection.sendall(LENGTH.pack(len(place)) + place)
     connection.recv(1)
 
 
 def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
     """Send what there is, and what comes."""
-    buffer = memoryview(bytearray(min(FRAME, source.size)))
-    while offset < source.size:
+    blob = source.blob
+    buffer = memoryview(bytearray(min(FRAME, blob.size)))
+    while offset < blob.size:
         ready = source.reached(offset, BEAT) - offset
         if ready <= 0:
             connection.sendall(LENGTH.pack(0))
             continue
-        count = os.preadv(source.fd, [buffer[: min(ready, FRAME)]], offset)
+        count = os.preadv(blob.fd, [buffer[: min(ready, FRAME)]], blob.start + offset)
         connection.sendall(LENGTH.pack(count))
         connection.sendall(buffer[:count])
         offset += count
@@ -158,6 +155,7 @@ class Getting:
 
         Raises:
             EOFError, OSError: it does not come, or is not what it should be.
+            MemoryError: there is not enough memory for it.
         """
         with connection:
             connection.settimeout(SILENCE)
@@ -172,12 +170,10 @@ class Getting:
 
     def _adopt(self, connection: ssl.SSLSocket) -> None:
         connection.sendall(REQUEST.pack(SHARE, self.blob.key, 0))
-        path = read_exactly(connection, self._length(connection))
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        if os.fstat(fd).st_size != self.blob.size:
-            os.close(fd)
+        place = Place(*json.loads(read_exactly(connection, self._length(connection))))
+        if place.size != self.blob.size:
             raise EOFError("what is there is not the blob")
-        self.arrivals.adopt(self.blob.key, fd, self.blob.size)
+        self.arrivals.adopt(self.blob.key, place)
 
     def _receive(self, connection: ssl.SSLSocket, arrival: Arrival, at: int) -> None:
         buffer = memoryview(bytearray(min(FRAME, self.blob.size)))
@@ -191,7 +187,7 @@ class Getting:
 
     def _length(self, connection: ssl.SSLSocket) -> int:
         """Of the next frame with something in it."""
-        since = time.monotonic()
+        since = clock.monotonic()
         while True:
             (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
             self.reached = True
@@ -199,11 +195,11 @@ class Getting:
                 raise EOFError("it comes from elsewhere now")
             if length:
                 return int(length)
-            if time.monotonic() - since > STARVED:
+            if clock.monotonic() - since > STARVED:
                 raise EOFError(f"nothing came for {STARVED:.0f} s")
 
     def _verify(self, arrival: Arrival) -> None:
-        with map_private(arrival.fd, arrival.size) as view:
+        with arrival.blob.read() as view:
             same = blake3(view, max_threads=blake3.AUTO).digest() == self.blob.key
         if not same:
             self.arrivals.spoil(self.blob.key, arrival)

@@ -3,7 +3,16 @@
 from collections.abc import Container
 from dataclasses import dataclass
 
-__all__ = ["Process", "busy_ticks", "disk_bytes", "memory_bytes", "network_bytes", "process", "process_disk_bytes"]
+__all__ = [
+    "Process",
+    "busy_ticks",
+    "disk_bytes",
+    "free_bytes",
+    "memory_bytes",
+    "network_bytes",
+    "process",
+    "process_disk_bytes",
+]
 
 _SECTOR = 512
 _VIRTUAL = ("lo", "veth", "docker", "br-", "virbr", "ifb", "cni", "flannel")
@@ -26,11 +35,20 @@ def busy_ticks(stat: str) -> int:
 
 def memory_bytes(meminfo: str) -> tuple[int, int]:
     """Bytes in use and in all, of `/proc/meminfo`. What the system would give up at once is not in use."""
-    sizes = {
-        name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in meminfo.splitlines())
-    }
+    sizes = _sizes(meminfo)
     total = sizes["MemTotal"]
     return total - sizes.get("MemAvailable", sizes["MemFree"]), total
+
+
+def free_bytes(meminfo: str) -> int:
+    """Bytes that processes can still have, of `/proc/meminfo`: of memory, and of swap."""
+    sizes = _sizes(meminfo)
+    return sizes.get("MemAvailable", sizes["MemFree"]) + sizes.get("SwapFree", 0)
+
+
+def _sizes(meminfo: str) -> dict[str, int]:
+    lines = (line.partition(":") for line in meminfo.splitlines())
+    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines}
 
 
 def network_bytes(net_dev: str) -> tuple[int, int]:

@@ -4,15 +4,18 @@ Two threads answer: the engine's loop, and that of a task which has just ended. 
 """
 
 import asyncio
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
+from threading import RLock  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING
 
-from skyward.wire.messages import Batch, Event, Exchange, Reported
+from skyward.errors import PayloadError
+from skyward.wire.clock import clock
+from skyward.wire.messages import Batch, Event, Exchange, Finished, Output, Reported
+from skyward.wire.text import with_encodable_text
 from skyward.worker.backlog import Backlog
 from skyward.worker.outbox import Outbox
+from skyward.worker.raised import failed
 
 if TYPE_CHECKING:
     from casty import Ref
@@ -55,7 +58,7 @@ class Replies:
         self._report = report
         self._waiting: deque[Ref[Batch]] = deque()
         # Answers leave in the order of their numbers, or the client takes one to be lost.
-        self._answering = threading.RLock()
+        self._answering = RLock()
         self._answered = 0.0
         self._flushing = False
         self._emitted = 0
@@ -72,7 +75,8 @@ class Replies:
                 self.outbox.rewind()
                 self._waiting.clear()
             if not exchange.first:
-                exchange.reply_to.tell(Batch(self.outbox.first - 1, (self._report(),), self.received))
+                report = with_encodable_text(self._report())
+                exchange.reply_to.tell(Batch(self.outbox.first - 1, (report,), self.received))
                 return
             self._waiting.append(exchange.reply_to)
             if len(self._waiting) > 2:
@@ -106,31 +110,43 @@ class Replies:
 
     def _answer(self) -> None:
         first, events = self.outbox.take()
-        self._answered = time.monotonic()
+        self._answered = clock.monotonic()
         self._burst, self._emitted = self._emitted > BURST, 0
-        self._waiting.popleft().tell(Batch(first, events, self.received))
+        reply_to = self._waiting.popleft()
+        try:
+            reply_to.tell(Batch(first, events, self.received))
+        except Exception as error:  # whatever it is: it ends its task, not the node
+            reply_to.tell(Batch(first, tuple(_unsendable(event, error) for event in events), self.received))
 
     def beat(self) -> None:
         """Answer when nothing was said for `HOLD`; again and again. One timer: one for each answer costs more."""
         with self._answering:
-            if self._waiting and time.monotonic() - self._answered >= HOLD:
+            if self._waiting and clock.monotonic() - self._answered >= HOLD:
                 self._answer()
         self._loop.call_later(HOLD / 2, self.beat)
 
     @property
     def listened_to(self) -> bool:
         """Whether a client asks for events, or has done so a moment ago. For any thread."""
-        return bool(self._waiting) or time.monotonic() - self._answered < UNHEARD
+        return bool(self._waiting) or clock.monotonic() - self._answered < UNHEARD
 
     def be_heard(self) -> None:
         """Wait until the client has all events, or seems not to listen."""
-        deadline = time.monotonic() + HEARD
-        while self.outbox.unheard and time.monotonic() < deadline:
+        deadline = clock.monotonic() + HEARD
+        while self.outbox.unheard and clock.monotonic() < deadline:
             self._press()
-            time.sleep(_LOOK)
+            clock.sleep(_LOOK)
 
     def _press(self) -> None:
         """Answer whatever was asked, for the next question to say what has been heard."""
         with self._answering:
             while self._waiting:
                 self._answer()
+
+
+def _unsendable(event: Event, error: Exception) -> Event:
+    """Return what is sent in the place of an event that went with one which cannot be sent."""
+    why = f"could not be sent to the client: {type(error).__name__}: {error!r}"
+    if isinstance(event, Finished):
+        return failed(event.task, PayloadError(why), seconds=event.seconds)
+    return with_encodable_text(Output(event.task, "stderr", f"[A {type(event).__name__} event {why}]\n"))

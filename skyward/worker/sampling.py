@@ -7,14 +7,14 @@ Elsewhere there is what Python itself can tell: the CPU time of the node, and it
 import contextlib
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread  # tasks may replace the attributes of the module
 from typing import Literal
 
 from skyward.metrics import GPUMetrics, NodeMetrics
+from skyward.wire.clock import clock
 from skyward.wire.messages import Metrics
 from skyward.worker import procfs
 from skyward.worker.cgroups import cpu_limit, memory_limit
@@ -103,7 +103,7 @@ class Sampler:
     def _count(self) -> tuple[_Counters, int | None]:
         """The counters, and bytes of memory in use."""
         if not self._linux:
-            return _Counters(time.monotonic(), sum(os.times()[:4])), None
+            return _Counters(clock.monotonic(), sum(os.times()[:4])), None
         return self._count_machine() if self._scope == "machine" else self._count_processes()
 
     def _count_machine(self) -> tuple[_Counters, int]:
@@ -118,20 +118,20 @@ class Sampler:
             memory = procfs.memory_bytes(read("meminfo").read_text())[0]
         disks = procfs.disk_bytes(read("diskstats").read_text(), self._disks)
         network = procfs.network_bytes(read("self/net/dev").read_text())
-        return _Counters(time.monotonic(), cpu, *disks, *network), memory
+        return _Counters(clock.monotonic(), cpu, *disks, *network), memory
 
     def _count_processes(self) -> tuple[_Counters, int]:
         ticks = pages = 0
         read = written = 0
         for folder in self._tree(self._proc / "self"):
             try:
-                each = procfs.process((folder / "stat").read_text())
+                each = procfs.process((folder / "stat").read_text("utf-8", "replace"))
                 disks = procfs.process_disk_bytes((folder / "io").read_text())
             except OSError:  # it has ended meanwhile, or is somebody else's
                 continue
             ticks, pages = ticks + each.ticks, pages + each.pages
             read, written = read + disks[0], written + disks[1]
-        return _Counters(time.monotonic(), ticks / self._ticks, read, written), pages * self._page
+        return _Counters(clock.monotonic(), ticks / self._ticks, read, written), pages * self._page
 
     def _tree(self, folder: Path) -> Iterator[Path]:
         """The folder of a process and those of all under it."""
@@ -152,9 +152,9 @@ def start_sampling(interval: float, scope: Scope, emit: Callable[[Metrics], None
         sampler = Sampler(scope, gpus=find_gpus(interval))
         pause = min(FIRST, interval)
         while True:
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = interval
             with contextlib.suppress(OSError, ValueError, KeyError):  # a file that is gone, or is not as it should be
                 emit(Metrics(sampler.sample()))
 
-    threading.Thread(target=run, name="skyward-metrics", daemon=True).start()
+    Thread(target=run, name="skyward-metrics", daemon=True).start()

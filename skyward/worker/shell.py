@@ -8,10 +8,10 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from threading import Thread  # tasks may replace the attributes of the module
 from typing import Any
 
 from skyward.errors import UsageError
@@ -137,7 +137,7 @@ def _running(command: str, errors: int | None) -> Iterator[subprocess.Popen[byte
             started.set_exception(error)
 
     try:
-        threading.Thread(target=start, name="skyward-command", daemon=True).start()
+        Thread(target=start, name="skyward-command", daemon=True).start()
         process = started.result()
         yield process
         process.wait(_LONG)

@@ -53,9 +53,9 @@ def test_an_image_that_is_not_there(engine: Engine) -> None:
 
 
 def test_more_than_the_machine_has(engine: Engine) -> None:
-    assert "The spec wants vcpus=5000, and the engine's machine has" in refusal(containers(engine), vcpus=5000)
-    assert "The spec wants memory_gb=90000, and" in refusal(containers(engine), memory_gb=90000)
-    assert "the engine has no runtime for GPUs" in refusal(containers(engine), accelerator="A100")
+    assert "vcpus excludes 1; the nearest, vm (container), has" in refusal(containers(engine), vcpus=5000)
+    assert "memory_gb excludes 1; the nearest, vm (container), has" in refusal(containers(engine), memory_gb=90000)
+    assert "accelerator excludes 1" in refusal(containers(engine), accelerator="A100")
 
 
 def test_options_that_the_engine_refuses(engine: Engine) -> None:

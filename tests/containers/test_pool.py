@@ -85,8 +85,8 @@ def test_containers_have_limits_and_labels_and_no_ports(pool: sky.Compute, share
 def test_no_secret_is_in_what_the_engine_shows(pool: sky.Compute, shared_engine: Engine) -> None:
     """Whoever may look at containers sees how they were started, and nothing that would open a worker."""
     for name in shared_engine.of(pool.name):
-        assert "TOKEN" not in str(shared_engine.inspect(name)).upper()
-        assert "SKYWARD_TOKEN" not in shared_engine.call("top", name, "-eo", "pid,args")
+        assert "PRIVATE KEY" not in str(shared_engine.inspect(name)).upper()
+        assert "PRIVATE KEY" not in shared_engine.call("top", name, "-eo", "pid,args")
 
 
 def test_a_closed_pool_leaves_nothing(engine: Engine) -> None:

@@ -2,12 +2,36 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import pytest
 
 import skyward as sky
 
 type Wait = Callable[[Callable[[], object], str], None]
+
+
+class Recorder:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, str, str]] = []
+        self.displayed: list[tuple[int, dict[str, Any]]] = []
+        self.ended: list[int] = []
+
+    def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
+        self.written.append((node, stream, text))
+
+    def display(
+        self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
+    ) -> None:
+        self.displayed.append((node, data))
+
+    def task_ended(self, node: int) -> None:
+        self.ended.append(node)
+
+    def text(self, stream: str) -> str:
+        return "".join(text for _, name, text in self.written if name == stream)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def pid() -> int:
 
 @sky.function
 def place() -> tuple[int, str, str | None]:
-    return sky.instance_info().node, str(Path.cwd()), os.environ.get("SKYWARD_TEST")
+    return sky.instance_info().node, str(Path.cwd()), os.environ.get("TESTED")
 
 
 @sky.function
@@ -102,6 +102,27 @@ def append(path: str, text: str) -> None:
 @sky.function
 def count(n: int) -> Iterator[int]:
     yield from range(n)
+
+
+@sky.function
+def small_then_large(n: int) -> Iterator[int | bytes]:
+    """Yield `n` numbers, and then an element of 2 MiB."""
+    yield from range(n)
+    yield bytes(2 * 1024 * 1024)
+
+
+@sky.function
+def count_then_wait(n: int, path: str) -> Iterator[int]:
+    """Yield `n` numbers, and end once there is a file at `path`."""
+    yield from range(n)
+    while not Path(path).exists():
+        time.sleep(0.01)
+
+
+@sky.function
+def plus_one(numbers: Iterator[int]) -> Iterator[int]:
+    for number in numbers:
+        yield number + 1
 
 
 @sky.function

@@ -186,7 +186,7 @@ def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
         b"\n",
         b"GET / HTTP/1.1\r\n\r\n",
         b"x" * 200_000,
-        b'{"v":1,"type":"heartbeat_echo"}\n',
+        b'{"v":2,"type":"heartbeat_echo"}\n',
         b"[" * 60_000 + b"\n",
     ],
 )
@@ -202,6 +202,40 @@ def test_strangers_are_sent_away_and_harm_nobody(said: bytes) -> None:
             writer.close()
             await server.adapters(None, 20)
             await server.shutdown((await server.start(Wanted())).id)
+
+    run(test)
+
+
+def test_line_that_a_relay_adds_ends_the_connection() -> None:
+    """The relay is in between from the start, and passes the proofs on; it cannot speak for either side."""
+
+    async def test() -> None:
+        async with controller() as (server, address):
+            cable = Cable(address)
+            async with cable as through, serving(through, heartbeat=0.05) as said:
+                await server.adapters(None, 20)
+                kept = await server.start(Wanted())
+                for writer in tuple(cable._writers):
+                    writer.write(b'{"v":2,"type":"goodbye","reason":"go","ends_groups":true}\n')
+                await until(lambda: sum("is connected" in each for each in said) == 2)
+                assert server.instance(kept.id) == kept, "nothing was ended"
+                await server.shutdown(kept.id)
+
+    run(test)
+
+
+def test_adapter_gets_in_past_many_silent_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of whom has longer for the proof than this test."""
+    monkeypatch.setattr("skyward.link.adapter_server._HANDSHAKE", 1000.0)
+
+    async def test() -> None:
+        async with controller() as (server, address), contextlib.AsyncExitStack() as strangers:
+            for _ in range(100):
+                _, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+                strangers.callback(writer.close)
+            async with serving(address):
+                assert await server.adapters(None, 20)
+                await server.shutdown((await server.start(Wanted())).id)
 
     run(test)
 

@@ -183,10 +183,10 @@ def test_an_adapter_that_meets_an_impostor_obeys_nothing(start: Start) -> None:
         adapter = start(f"127.0.0.1:{impostor.getsockname()[1]}", TOKEN)
         connection, _ = impostor.accept()
         with connection, connection.makefile("rwb") as lines:
-            lines.write(b'{"v":1,"type":"challenge","nonce":"n"}\n')
+            lines.write(b'{"v":2,"type":"challenge","nonce":"n"}\n')
             lines.flush()
             assert TOKEN.encode() not in lines.readline()
-            lines.write(b'{"v":1,"type":"welcome","proof":"trust me"}\n')
+            lines.write(b'{"v":2,"type":"welcome","proof":"trust me"}\n')
             lines.flush()
             assert lines.read() == b""
     assert adapter.popen.wait(20) == 2
@@ -201,7 +201,10 @@ def test_an_adapter_that_meets_an_impostor_obeys_nothing(start: Start) -> None:
         (["--setting", "hourly_price"], "must be NAME=JSON"),
         (["--setting", "hourly_price=-1"], "hourly_price must be"),
         (["--spec", "vcpu=2"], "no field 'vcpu'; did you mean 'vcpus'"),
-        (["--spec", "max_hourly_cost=1", "--setting", "hourly_price=2"], "No machine on offer from local"),
+        (
+            ["--spec", "max_hourly_cost=1", "--setting", "hourly_price=2"],
+            "of 1 offer from local, max_hourly_cost excludes 1",
+        ),
         (["--connect", "here"], "connect must be 'host:port'"),
     ],
 )

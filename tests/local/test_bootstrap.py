@@ -14,6 +14,8 @@ import pytest
 import skyward as sky
 from skyward.bootstrap import PHASES, BootstrapError, PhaseEvent, Plan, PluginStep, Ready, bootstrap, worker_environment
 from skyward.specs.image import PipIndex
+from skyward.wire.secrets import PASS_VARIABLE
+from skyward.wire.trust import passes
 from tests.local.bootstrapping import ShellNode, make_wheel, repack
 
 UV = Path(sys.executable).with_name("uv")
@@ -351,7 +353,11 @@ def test_packages_that_cannot_be_installed_are_named(
 def test_the_worker_starts_from_the_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     plan = planner(sky.Image(env={"WHO": "me"}))
     ready = make(node, plan)
-    variables = {"SKYWARD_NODE_ID": "3", "SKYWARD_TOKEN": "00" * 32, **worker_environment(plan, ready)}
+    variables = {
+        "SKYWARD_NODE_ID": "3",
+        PASS_VARIABLE: passes("node", bytes(32))[1].write(),
+        **worker_environment(plan, ready),
+    }
     worker = subprocess.Popen(
         [ready.facts.executable, "-m", "skyward.worker"],
         env=variables, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

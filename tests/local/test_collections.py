@@ -346,6 +346,14 @@ def test_a_collection_travels_as_its_name(each_executor: sky.Compute) -> None:
     assert (cache["x"], total.value) == (1, 4)
 
 
+def test_refused_consistency_leaves_the_other_handles_usable(pool: sky.Compute) -> None:
+    first = pool.dict("refused")
+    first["x"] = 1
+    with pytest.raises(sky.SpecError, match="cannot be 'eventual'"):
+        pool.dict("refused", consistency="eventual")["x"]
+    assert first["x"] == pool.dict("refused")["x"] == 1
+
+
 def test_consistency_is_that_of_the_first_use(pool: sky.Compute) -> None:
     @sky.function
     def other(consistency: Any) -> int:

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -178,3 +181,123 @@ def test_nodes_hand_over_what_they_keep_as_the_pool_shrinks(wait_for: Wait) -> N
             assert steps.increment() > 0
             assert [cache[number] for number in range(100)] == list(range(100))
         assert steps.value == 3
+
+
+def everyone_is_in_anew(pool: sky.Compute) -> None:
+    """Return when every node is in the cluster, of a pool that has just lost some: it may have lost content."""
+    sky.gather(*(tasks.pid() for _ in range(8))) >> pool
+    meet("anew", 4) @ pool
+
+
+def kill_all(pool: sky.Compute, ranks: list[int]) -> None:
+    futures = [pool.start(tasks.pid(), on=rank).future for rank in ranks]
+    for process in [future.result(20) for future in futures]:
+        os.kill(process, signal.SIGKILL)
+
+
+def on_thread(call: Callable[[], Any]) -> "Future[Any]":
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run).start()
+    return future
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_strong_collections_lost_with_all_nodes_say_so_once_and_work_again(nodes: int, wait_for: Wait) -> None:
+    with sky.Compute(nodes=nodes) as pool:
+        everyone_is_in(pool)
+        steps, full, never = pool.counter("steps"), pool.queue("full"), pool.queue("never")
+        sloppy = pool.counter("sloppy", consistency="eventual")
+        steps.increment()
+        sloppy.increment()
+        full.put("gone")
+        meeting = on_thread(lambda: pool.barrier("gate", 2).wait(60))
+        taking = on_thread(lambda: never.get(60))
+        kill_all(pool, list(range(nodes)))
+        wait_for(lambda: pool.snapshot().nodes and count("other") >> pool, "a new node")
+        assert sloppy.increment() == 1, "an eventual one is empty without a word"
+        with pytest.raises(sky.CollectionLostError, match="^Counter 'steps' has lost its content: all nodes that kept"):
+            steps.increment()
+        assert steps.value == 0
+        assert count("steps") >> pool == steps.value == 1, "tasks see what the client sees"
+        with pytest.raises(sky.CollectionLostError, match="^Counter 'in' has lost its content"):
+            count("in") >> pool
+        assert [count("in") >> pool for _ in range(2)] == [1, 2]
+        never.put("item")
+        pool.barrier("gate", 2).wait(60)
+        assert (meeting.result(60), taking.result(60)) == (None, "item"), (
+            "those who wait go on waiting in the new nodes"
+        )
+
+
+def test_lock_lost_with_all_nodes_is_not_released_for_its_next_holder() -> None:
+    with sky.Compute(nodes=1) as pool:
+        lock = pool.lock("mutex")
+        lock.acquire()
+        kill_all(pool, [0])
+        count("other") >> pool
+        acquired, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with pool.lock("mutex"):
+                acquired.set()
+                release.wait(60)
+
+        holding = on_thread(hold)
+        assert acquired.wait(60)
+        with pytest.raises(sky.LockLostError):
+            lock.release()
+        with pytest.raises(TimeoutError):
+            lock.acquire(timeout=0)
+        release.set()
+        holding.result(60)
+
+
+def test_operation_of_the_client_wakes_a_pool_without_nodes(wait_for: Wait) -> None:
+    with sky.Compute(nodes=(0, 2), autoscale_idle_timeout=2, autoscale_cooldown=0) as pool:
+        steps = pool.counter("steps")
+        assert steps.increment() == 1
+        wait_for(partial(has, pool, 0), "the idle pool to have no node")
+        with pytest.raises(sky.CollectionLostError, match="^Counter 'steps' has lost its content"):
+            steps.increment()
+        assert steps.increment() == 1
+        assert pool.queue("work").get(timeout=3, default="nothing") == "nothing"
+        assert steps.value == 1, "the pool is not idle while the client waits"
+
+
+def test_strong_collections_say_so_when_three_nodes_of_more_are_lost_at_once(wait_for: Wait) -> None:
+    with sky.Compute(nodes=4) as pool:
+        everyone_is_in(pool)
+        cache = pool.dict("cache")
+        cache.update({number: number for number in range(100)})
+        kill_all(pool, [1, 2, 3])
+        everyone_is_in_anew(pool)
+        with pytest.raises(sky.CollectionLostError, match="^Dict 'cache' may have lost part of its content: several"):
+            cache.get(0)
+        cache.update({number: number for number in range(100)})
+        assert [cache[number] for number in range(100)] == list(range(100))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
+def test_client_that_attaches_hears_of_content_that_the_former_client_wrote(wait_for: Wait) -> None:
+    script = (
+        "import os, skyward as sky\n"
+        "pool = sky.Compute(provider=sky.Local(outlives=True), nodes=1, name='left-shared', ttl=60).open()\n"
+        "pool.counter('steps').increment()\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
+    with sky.attach("left-shared") as pool:
+        steps = pool.counter("steps")
+        assert steps.value == 1
+        kill_all(pool, [0])
+        count("other") >> pool
+        with pytest.raises(sky.CollectionLostError, match="^Counter 'steps' has lost its content"):
+            steps.increment()
+        assert steps.increment() == 1

@@ -33,7 +33,7 @@ def test_every_node_has_a_directory_of_its_own(pool: sky.Compute) -> None:
 
 
 def test_image_env_reaches_tasks() -> None:
-    with sky.Compute(nodes=1, image=sky.Image(env={"SKYWARD_TEST": "yes"})) as pool:
+    with sky.Compute(nodes=1, image=sky.Image(env={"TESTED": "yes"})) as pool:
         assert (tasks.place() >> pool)[2] == "yes"
 
 
@@ -203,6 +203,6 @@ def test_readiness_may_ask_for_more_than_the_minimum() -> None:
 
 
 def test_the_first_of_several_specs() -> None:
-    specs = [sky.Spec(provider=sky.Local(), nodes=1, image=sky.Image(env={"SKYWARD_TEST": name})) for name in "ab"]
+    specs = [sky.Spec(provider=sky.Local(), nodes=1, image=sky.Image(env={"TESTED": name})) for name in "ab"]
     with sky.Compute(*specs, selection="first") as pool:
         assert (tasks.place() >> pool)[2] == "a"

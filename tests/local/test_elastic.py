@@ -151,7 +151,7 @@ def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -
         before = pool.snapshot()
         assert (before.per_hour, before.budget) == (3600.0, 62.0)
         running, waiting = held(str(gate)) > pool, held(str(gate)) > pool
-        spent = r"held\(\) did not run: Pool '.*' has spent its budget of \$62\.00"
+        spent = r"held\(\) did not run: Pool '.*' has reached its budget of \$62\.00"
         with pytest.raises(sky.BudgetExhaustedError, match=spent):
             waiting.result()
         gate.touch()

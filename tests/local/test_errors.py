@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -49,16 +50,16 @@ def test_a_chain_of_exceptions_is_told_whole(pool: sky.Compute) -> None:
     assert "direct cause" in text
 
 
-def test_an_exception_that_cannot_travel(pool: sky.Compute) -> None:
+def test_what_of_an_exception_cannot_travel_stays_behind(pool: sky.Compute) -> None:
     @sky.function
     def fail() -> None:
         error = OSError("broken pipe")
         error.lock = threading.Lock()  # type: ignore[attr-defined]  # makes it unpicklable
         raise error
 
-    with pytest.raises(sky.RemoteError, match="^OSError: broken pipe$") as caught:
+    with pytest.raises(OSError, match="^broken pipe") as caught:
         fail() >> pool
-    assert caught.value.type_name == "OSError"
+    assert caught.value.__notes__ == ["Left behind on the node, because it cannot be pickled: lock."]
     assert "broken pipe" in str(caught.value.__cause__)
 
 
@@ -103,14 +104,17 @@ def test_a_result_that_cannot_be_pickled(pool: sky.Compute) -> None:
     def lock() -> object:
         return {"inner": [threading.Lock()]}
 
-    with pytest.raises(sky.NotPicklableError, match=r"^the result cannot .*the result\['inner'\]\[0\] is of type"):
+    with pytest.raises(
+        sky.NotPicklableError, match=r"^the result of lock\(\) cannot be sent back .*\['inner'\]\[0\] is of type"
+    ):
         lock() >> pool
 
 
 def test_a_module_that_is_missing_on_the_node(each_executor: sky.Compute) -> None:
     with pytest.raises(
         sky.MissingModuleError,
-        match=r"^module 'a_module_that_nobody_has' is not installed on node \d; add it with `--pip "
+        match=r"^module 'a_module_that_nobody_has' is not installed on node \d; nothing here brings it either, so "
+        r"check the name first; if the package 'a-module-that-nobody-has' is the one you mean, add it with `--pip "
         r"a-module-that-nobody-has` on the cell, or Image\(pip=\['a-module-that-nobody-has'\]\) in code$",
     ):
         tasks.import_missing() >> each_executor
@@ -143,11 +147,13 @@ def test_instance_info_off_a_node() -> None:
         sky.instance_info()
 
 
-def test_a_worker_that_cannot_start_is_told_with_its_log(tmp_path: object) -> None:
+def test_a_worker_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     """Three tries for a node, then the reason, and nothing left running."""
-    image = sky.Image(env={"PYTHONHOME": f"{tmp_path}/nowhere"})
+    (tmp_path / "casty.py").write_text("raise ImportError('broken on purpose')")
+    image = sky.Image(env={"PYTHONPATH": str(tmp_path)})
     with pytest.raises(
-        sky.NodeStartError, match=r"(?s)^Pool 'broken' could not start node 0: the worker ended as it .*encodings"
+        sky.NodeStartError,
+        match=r"(?s)^Pool 'broken' could not start node 0: the worker ended as it .*broken on purpose",
     ):
         sky.Compute(nodes=1, name="broken", image=image, bootstrap_timeout=10).open()
 

@@ -134,6 +134,53 @@ def test_tunnels_carry_both_ways_and_stay_where_they_are_when_the_connection_bre
     on_it(test)
 
 
+def test_tunnel_carries_a_bounded_number_of_connections_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyward.link.exec_transport._MOST_CARRIED", 2)
+
+    async def test(link: SSHLink) -> None:
+        async with echo() as port:
+            address = await link.tunnel("127.0.0.1", port, sys.executable)
+            host, _, local = address.rpartition(":")
+            held = [await asyncio.open_connection(host, int(local)) for _ in range(2)]
+            transport = link._transport
+            assert isinstance(transport, ExecTransport)
+            await until(lambda: len(transport._tunnels) == 3, "two connections to be carried")
+            waiting = asyncio.create_task(heard(address, b"hello"))
+            await link.run("true")
+            assert len(transport._tunnels) == 3
+            for _, writer in held:
+                writer.close()
+            assert await waiting == b"hello"
+
+    on_it(test)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+def test_connections_of_other_users_are_ended_and_run_no_command() -> None:
+    """However many: each would be a command that runs, `docker exec` say."""
+
+    async def test(link: SSHLink) -> None:
+        async with echo() as port:
+            address = await link.tunnel("127.0.0.1", port, sys.executable)
+            script = str(Path(__file__).parents[1] / "strangers.py")
+            other = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", script, "--idle", "50", address,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip  # one option a line would hide the command
+            try:
+                assert other.stdout is not None
+                await other.stdout.readline()
+                assert await heard(address, b"hello") == b"hello"
+                transport = link._transport
+                assert isinstance(transport, ExecTransport)
+                await until(lambda: len(transport._tunnels) == 1, "the connections of strangers to be ended")
+            finally:
+                other.kill()
+                await other.wait()
+
+    on_it(test)
+
+
 def test_a_machine_that_freezes_is_noticed() -> None:
     """And what is left of the old connection is not waited for, though it holds the ends of its pipes."""
 
@@ -169,7 +216,7 @@ def test_who_connects_as_the_connection_closes_is_let_go(turns: int) -> None:
         transport = await ExecTransport.connect(HERE)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        await transport.forward(port, "127.0.0.1", 1, sys.executable)
+        await transport.forward(f"127.0.0.1:{port}", "127.0.0.1", 1, sys.executable)
         await asyncio.sleep(0)
         with socket.create_connection(("127.0.0.1", port)):
             for _ in range(turns):

@@ -151,3 +151,19 @@ def test_processes_and_environment(notebook: Notebook) -> None:
     ran = notebook(f"%%sky --pool processes --executor process --concurrency 2 --env COLOUR=green\n{cell}")
     assert ran.displays == ["'green'"]
     notebook("%sky down processes")
+
+
+def test_a_cell_uses_its_streams_as_a_script_does(notebook: Notebook) -> None:
+    ran = notebook(
+        "%%sky\nimport sys, os, io, contextlib, subprocess\nprint('a\\udc80')\n"
+        "sys.stdout.buffer.write(b'b\\n')\nos.write(1, b'c\\n')\nprint('d')\n!echo e\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as out: print('f')\n"
+        "sys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('g', end='')\nf = out.getvalue()"
+    )
+    assert (ran.error, ran.out, notebook["f"]) == (None, "a\\udc80\nb\nc\nd\ne\ng", "f\n")
+    assert notebook("%%sky\nprint('next')").out == "next\n"
+
+
+def test_lines_that_a_cell_does_not_end_are_shown(notebook: Notebook) -> None:
+    ran = notebook("%%sky --on all\nfor n in range(3): print(f'\\r{n}', end='')")
+    assert sorted(ran.out.splitlines()) == ["[node 0] 2", "[node 1] 2"]

@@ -212,7 +212,7 @@ def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
 ) -> None:
     client_that_dies(tmp_path / "go")
 
-    async def sold_out(*_: object) -> None:
+    async def sold_out(*_: object, **__: object) -> None:
         raise sky.NoOffersError("sold out")
 
     with monkeypatch.context() as patched:

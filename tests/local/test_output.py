@@ -2,34 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.local.conftest import Recorder, Wait
 
 pytestmark = pytest.mark.local
-
-
-class Recorder:
-    """A sink that keeps everything."""
-
-    def __init__(self) -> None:
-        self.written: list[tuple[int, str, str]] = []
-        self.displayed: list[tuple[int, dict[str, Any]]] = []
-
-    def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
-        self.written.append((node, stream, text))
-
-    def display(
-        self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
-    ) -> None:
-        self.displayed.append((node, data))
-
-    def text(self, stream: str) -> str:
-        return "".join(text for _, name, text in self.written if name == stream)
 
 
 def test_prints_appear_here(each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +177,7 @@ def test_tasks_do_not_see_the_pools_secret(pool: sky.Compute) -> None:
     def environment() -> set[str]:
         return set(os.environ)
 
-    assert "SKYWARD_TOKEN" not in environment() >> pool
+    assert "SKYWARD_PASS" not in environment() >> pool
 
 
 def test_a_subprocess_finds_nothing_to_read(pool: sky.Compute) -> None:
@@ -207,3 +188,37 @@ def test_a_subprocess_finds_nothing_to_read(pool: sky.Compute) -> None:
         return subprocess.run(["cat"], capture_output=True, timeout=10, check=True).stdout
 
     assert read() >> pool == b""
+
+
+def test_a_broadcast_writes_lines_that_were_not_ended(
+    each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @sky.function
+    def bar() -> None:
+        import sys
+
+        print("no newline", end="")
+        for percent in (0, 50, 100):
+            print(f"\r{percent} %", end="", file=sys.stderr, flush=True)
+
+    bar() @ each_executor
+    captured = capsys.readouterr()
+    assert sorted(captured.out.splitlines()) == ["[node 0] no newline", "[node 1] no newline"]
+    assert sorted(captured.err.splitlines()) == ["[node 0] 100 %", "[node 1] 100 %"]
+
+
+def test_output_that_cannot_be_shown_ends_nothing(pool: sky.Compute, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Recorder):
+        def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
+            super().output(node, stream, text)
+            raise SystemExit
+
+    broken, sink = Broken(), Recorder()
+    run = pool.start(tasks.speak("hello"), sink=broken)
+    run.future.result(10)
+    pool.start(tasks.speak("hello"), sink=sink).future.result(10)
+    assert (len(broken.written), sink.text("stdout")) == (1, "hello\n")
+    assert [record.getMessage() for record in caplog.records] == [
+        "output of tasks cannot be shown here any more (SystemExit: ); pool.logs() has it"
+    ]
+    assert pool.logs(run.tasks[0], stream="stdout").text == "hello\n"

@@ -166,5 +166,5 @@ def test_a_stranger_is_not_answered() -> None:
         ports = ports_of(tasks.pid() >> pool)
         for stranger in (nobody, other):
             answers = [hears(port, stranger) for port in ports]
-            assert answers.count(b"") == 2, "that of the cluster, and that of blobs"
-            assert answers.count(None) == len(ports) - 2
+            assert answers.count(b"") == 3, "of the engine, of the cluster, and of blobs between nodes"
+            assert answers.count(None) == len(ports) - 3

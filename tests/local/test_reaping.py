@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -14,8 +15,10 @@ import skyward as sky
 from skyward.cli import main
 from skyward.journal import data_directory
 from skyward.reaping import orphans
+from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.conftest import Wait
 from tests.local.rented import Rented
+from tests.scale import SCALE
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -154,3 +157,33 @@ def test_a_pool_of_processes_that_ended_with_their_client_cannot_be_attached_to(
     with pytest.raises(sky.UsageError, match="Nothing of pool 'doomed' is left to attach to"):
         sky.attach("doomed")
     assert cloud.left == []
+
+
+def test_of_a_local_pool_whose_client_dies_while_it_opens_nothing_is_left(tmp_path: Path, wait_for: Wait) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {"TMPDIR": str(temporary)}
+    points, kills = count_points("nodes=2", env), min(20, 2 * SCALE + 2)
+    for number in range(kills):
+        mark = kill_at(1 + points * number // (kills - 1), "nodes=2", env)
+        wait_for(partial(has_ended, mark), "the workers to end")
+        for key in (data_directory() / "pools").iterdir():  # of a pool that did not get on record: gone after a while
+            os.utime(key, (time.time() - 700,) * 2)
+        assert {done.error for done in sky.reap()} <= {""}
+        assert list(temporary.iterdir()) == [], f"after kill {number} of {kills}"
+        assert sky.reap() == []
+        assert not list((data_directory() / "pools").iterdir())
+
+
+def test_reap_takes_one_name_as_a_name_and_not_as_a_sequence(cloud: Rented) -> None:
+    kill_client(cloud, point="after create")
+    assert sky.reap("doomed and more") == []
+    assert [reaped.orphan.name for reaped in sky.reap("doomed")] == ["doomed"]
+    for wrong in (3, None, ["doomed", 3], ""):
+        with pytest.raises(sky.UsageError, match="Pools are reaped by their names"):
+            sky.reap(wrong)  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_attach_refuses_what_is_no_name() -> None:
+    with pytest.raises(sky.UsageError, match="A pool is attached to by its name"):
+        sky.attach(None)  # type: ignore[arg-type]  # that is the mistake

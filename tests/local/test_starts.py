@@ -58,6 +58,31 @@ def test_a_node_that_fails_says_in_which_phase_and_when_it_is_tried_again(tmp_pa
         assert pool.start_log(9) == ""
 
 
+def test_worker_killed_while_it_starts_is_reported_at_once(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    dies = "import os, sys\nprint('loading', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)\n"
+    (tmp_path / "site" / "sitecustomize.py").write_text(dies)
+    image = sky.Image(env={"PYTHONPATH": str(tmp_path / "site")})
+    with (
+        pytest.raises(sky.NodeStartError, match=r"the worker ended as it started \(killed by SIGKILL\):\nloading$"),
+        sky.Compute(nodes=1, image=image, max_provision_attempts=1, provision_retry_delay=0.01),
+    ):
+        pass
+
+
+def test_worker_killed_once_it_runs_and_before_it_listens_is_reported_at_once(tmp_path: Path) -> None:
+    """Its supervisor is still there then."""
+    (tmp_path / "site").mkdir()
+    dies = "import os\nos.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), 9))\n"
+    (tmp_path / "site" / "sitecustomize.py").write_text(dies)
+    image = sky.Image(env={"PYTHONPATH": str(tmp_path / "site")})
+    with (
+        pytest.raises(sky.NodeStartError, match=r"the worker ended as it started \(killed by SIGKILL\)$"),
+        sky.Compute(nodes=1, image=image, max_provision_attempts=1, provision_retry_delay=0.01),
+    ):
+        pass
+
+
 def test_a_node_is_given_up_and_is_no_trouble_once_it_is_up(tmp_path: Path, wait_for: Wait) -> None:
     image = fails_while(tmp_path / "fails")
     with sky.Compute(nodes=(1, 2), image=image, provision_retry_delay=0.01, policy="no") as pool:

@@ -1,14 +1,19 @@
 """Timeouts, cancellation and interrupts stop the work on the node, not just the wait."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
+from skyward.control import background
 from tests.local import tasks
 from tests.local.conftest import Wait
 
@@ -133,6 +138,61 @@ def test_interrupt_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: W
     assert stands_still(beat)
 
 
+@sky.function
+def beats(path: str, seconds: float) -> Iterator[None]:
+    tasks.heartbeat.fn(path, seconds)
+    yield
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda pool, path: tasks.heartbeat(path, 60) >> pool,
+        lambda pool, path: tasks.heartbeat(path, 60) > pool,
+        lambda pool, path: tasks.heartbeat(path, 60) @ pool,
+        lambda pool, path: sky.gather(tasks.heartbeat(path, 60)) >> pool,
+        lambda pool, path: sky.gather(tasks.heartbeat(path, 60)) > pool,
+        lambda pool, path: sky.gather(tasks.heartbeat(path, 60), stream=True) >> pool,
+        lambda pool, path: beats(path, 60) >> pool,
+    ],
+    ids=["run", "submit", "broadcast", "group", "submitted group", "streamed group", "stream"],
+)
+def test_interrupt_just_after_sending_stops_the_work(
+    pool: sky.Compute,
+    tmp_path: Path,
+    wait_for: Wait,
+    monkeypatch: pytest.MonkeyPatch,
+    send: Callable[[sky.Compute, str], object],
+) -> None:
+    """The task starts before its caller waits for it."""
+    beat = tmp_path / "beat"
+    tell = background.call_soon
+
+    def interrupted(call: Callable[..., object], *args: object) -> None:
+        tell(call, *args)
+        if call.__name__ in {"submit", "broadcast"}:
+            wait_for(beat.exists, "the task to start")
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(background, "call_soon", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"^the work on node [\d, ]+ was stopped$"):
+        send(pool, str(beat))
+    assert stands_still(beat)
+
+
+def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = background.call_soon
+
+    def interrupted(call: Callable[..., object], *args: object) -> None:
+        if call.__name__ == "submit":
+            raise KeyboardInterrupt
+        tell(call, *args)
+
+    monkeypatch.setattr(background, "call_soon", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="^the work was not started$"):
+        sky.gather(*(tasks.add(1, number) for number in range(100))) >> pool
+
+
 def test_closing_the_pool_ends_what_runs(tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
     pool = sky.Compute(nodes=1, name="brief").open()
@@ -157,3 +217,53 @@ def test_one_stuck_thread_does_not_hold_up_its_neighbour(tmp_path: Path, wait_fo
         assert not futures[1].done()
         assert tasks.add(1, 2) >> pool == 3
         futures[1].cancel()
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_tasks_of_a_client_that_ignores_sigint_are_interrupted(tmp_path: Path, executor: str) -> None:
+    """As with `nohup python script.py &`: what it starts inherits that SIGINT is ignored."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import signal, subprocess, time, skyward as sky\n"
+        "@sky.function\n"
+        "def sleep(): time.sleep(60)\n"
+        "@sky.function\n"
+        "def of_a_child():\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        "    child.send_signal(signal.SIGINT)\n"
+        "    return child.wait()\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN\n"
+        f"with sky.Compute(nodes=1, worker=sky.Worker(executor={executor!r})) as pool:\n"
+        "    try:\n"
+        "        sleep().with_timeout(0.3) >> pool\n"
+        "    except sky.TaskTimeoutError:\n"
+        "        print('stopped', of_a_child().with_timeout(20) >> pool)\n"
+    )
+    command = f"trap '' INT; exec {sys.executable} {script}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.stdout, done.returncode) == (f"stopped {-signal.SIGINT}\n", 0), done.stderr
+
+
+@sky.function
+def ignores_interrupts() -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with contextlib.suppress(BaseException):
+            time.sleep(0.05)
+
+
+@sky.function
+def writes_line(path: str, line: int) -> None:
+    with open(path, "a") as file:
+        file.write(f"{line}\n")
+    time.sleep(0.2)
+
+
+def test_task_sent_while_its_node_ends_for_a_deaf_task_runs_once(tmp_path: Path) -> None:
+    path = tmp_path / "ran"
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2), retry_on_interruption=0) as pool:
+        with pytest.raises(sky.TaskTimeoutError):
+            ignores_interrupts().with_timeout(1) >> pool
+        for line in range(5):
+            writes_line(str(path), line) >> pool
+    assert path.read_text().split() == [str(line) for line in range(5)]

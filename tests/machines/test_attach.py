@@ -4,14 +4,17 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
+from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.kernel import started
 from tests.machines.conftest import Wait
 from tests.machines.machine import Machine, Network
+from tests.scale import SCALE
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
@@ -200,6 +203,24 @@ def test_what_a_killed_client_left_is_reaped(network: Network, wait_for: Wait) -
     for machine in machines:
         assert not list(Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes").iterdir())
     assert sky.reap() == []
+
+
+def test_of_a_pool_whose_client_dies_while_it_opens_nothing_is_left(network: Network, wait_for: Wait) -> None:
+    machine = network.add()
+    options = (
+        f"provider=sky.SSH(hosts={[machine.address]!r}, username='root', client_keys={str(network.key)!r}, "
+        f"known_hosts={str(network.known_hosts(machine))!r}, config='none', grace=5, python={sys.executable!r}), "
+        "nodes=1"
+    )
+    nodes = Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes")
+    points, kills = count_points(options, {}), min(20, 2 * SCALE)
+    for number in range(kills):
+        mark = kill_at(1 + points * (number + 1) // kills, options, {})
+        assert {done.error for done in sky.reap()} <= {""}, f"after kill {number} of {kills}"
+        wait_for(lambda: not machine.running("skyward.worker"), "the worker to end")
+        wait_for(lambda: not nodes.exists() or not list(nodes.iterdir()), "its directory to go")
+        wait_for(partial(has_ended, mark), "what the client has started here to end")
+        assert sky.reap() == []
 
 
 def test_of_a_pool_that_lost_a_machine_meanwhile_the_rest_is_there(network: Network) -> None:

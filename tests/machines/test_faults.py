@@ -1,7 +1,9 @@
 """What breaks between a pool and its machines: a short fault loses nothing, a long one costs the node and no result."""
 
+import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 
 import skyward as sky
 from tests.machines.conftest import Wait, hosts
-from tests.machines.machine import Machine, Network
+from tests.machines.machine import Machine, Network, command_line
+from tests.scale import FULL, SCALE
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
@@ -94,6 +97,68 @@ def test_a_blob_under_way_survives_its_connection(short: sky.Compute, network: N
     assert where() >> short == before
 
 
+@sky.function
+def numbers(n: int, log: str) -> Iterator[int]:
+    with open(log, "a") as file:
+        file.write("numbers\n")
+    for number in range(n):
+        yield number
+        time.sleep(0.02)
+
+
+@sky.function
+def double(items: Iterator[int], log: str) -> list[int]:
+    with open(log, "a") as file:
+        file.write("double\n")
+    return [2 * item for item in items]
+
+
+@sky.function
+def total_once(data: npt.NDArray[np.uint8], log: str) -> int:
+    with open(log, "a") as file:
+        file.write("total\n")
+    return int(data.sum())
+
+
+@sky.function
+def random_bytes(n: int, log: str) -> npt.NDArray[np.uint8]:
+    with open(log, "a") as file:
+        file.write("random\n")
+    return np.random.default_rng(2).integers(0, 200, n, dtype=np.uint8)
+
+
+FAULTS = [("cut", 5), ("freeze", 5)] if SCALE < FULL else [("cut", 5), ("cut", 20), ("freeze", 10)]
+
+
+@pytest.mark.parametrize(("fault", "seconds"), FAULTS)
+@pytest.mark.parametrize("short", [60.0], indirect=True)
+def test_a_fault_amid_streams_and_transfers_changes_no_order_and_runs_nothing_twice(
+    short: sky.Compute, network: Network, fault: str, seconds: float, wait_for: Wait
+) -> None:
+    machine, log, count = network.machines[0], "/root/runs", 400
+    data = np.random.default_rng(1).integers(0, 200, 300_000_000, dtype=np.uint8)
+    stream = iter(numbers(count, log) >> short)
+    assert next(stream) == 0
+    before = machine.received
+    sending = short.start(total_once(data, log))
+    wait_for(lambda: machine.received > before + 20_000_000, "the transfer to be under way")
+    if fault == "cut":
+        outage(machine, seconds)
+    else:
+        machine.freeze()
+        try:
+            time.sleep(seconds)
+        finally:
+            machine.thaw()
+    assert list(stream) == list(range(1, count))
+    assert sending.future.result(60) == int(data.sum())
+    assert double((number for number in range(count)), log) >> short == [2 * number for number in range(count)]
+    expected = np.random.default_rng(2).integers(0, 200, 30_000_000, dtype=np.uint8)
+    assert np.array_equal(random_bytes(30_000_000, log) >> short, expected)
+    runs = Path(f"/proc/{machine.pids()[0]}/root{log}").read_text().splitlines()
+    assert sorted(runs) == ["double", "numbers", "random", "total"]
+
+
 def test_a_killed_connection_is_made_again(short: sky.Compute, network: Network) -> None:
     before = where() >> short
     network.machines[0].kill_sessions()
@@ -123,7 +188,61 @@ def test_an_outage_beyond_the_grace_replaces_the_node_from_a_spare(network: Netw
         wait_for(lambda: not first.running("skyward.worker"), "the replaced worker to end, long before its lease")
         nodes = Path(f"/proc/{first.pids()[0]}/root/opt/skyward/nodes")
         wait_for(lambda: not list(nodes.iterdir()), "its directory to go")
+        wait_for(lambda: len(first.pids()) == 1, "all but the listening sshd to end")
         assert (where() >> pool)[0] == spare.name
+
+
+def test_pool_closed_in_an_outage_leaves_nothing_on_the_machine_after_it(network: Network, wait_for: Wait) -> None:
+    first, spare = network.add(), network.add()
+    with sky.Compute(provider=hosts(network, grace=4), nodes=1) as pool:
+        assert (where() >> pool)[0] == first.name
+        first.cut()
+        assert pool.start(where()).future.result(60)[0] == spare.name
+        closing = threading.Thread(target=pool.close)
+        closing.start()
+        wait_for(lambda: pool.snapshot().state == "stopping", "the pool to close")
+        assert first.running("skyward.worker")
+        first.mend()
+        closing.join()
+        wait_for(lambda: len(first.pids()) == 1, "all but the listening sshd to end")
+
+
+def test_watch_of_a_worker_ends_with_its_connection(network: Network, wait_for: Wait) -> None:
+    machine = network.add()
+    with sky.Compute(provider=hosts(network), nodes=1) as pool:
+        before = where() >> pool
+        wait_for(lambda: len(watches(machine)) == 1, "the watch")
+        (watch,) = watches(machine)
+        machine.kill_sessions()
+        wait_for(lambda: watches(machine) and watch not in watches(machine), "another watch in its place")
+        wait_for(lambda: len(watches(machine)) == 1, "no more of them")
+        assert where() >> pool == before
+
+
+def watches(machine: Machine) -> list[int]:
+    """The processes that read the pipe which ends with the worker."""
+    found = []
+    for pid in machine.pids():
+        with contextlib.suppress(OSError):
+            if command_line(pid) == b"cat\0" and os.readlink(f"/proc/{pid}/fd/0").endswith("/life"):
+                found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["the worker", "the shell that started it, too"])
+def test_worker_killed_while_it_starts_is_reported_at_once(network: Network, alone: bool) -> None:
+    machine = network.add()
+    site = machine.disk / "opt/site"
+    site.mkdir()
+    others = "" if alone else "os.kill(os.getppid(), 9); "
+    (site / "sitecustomize.py").write_text(f"import os; os.write(2, b'loading\\n'); {others}os.kill(os.getpid(), 9)")
+    image = sky.Image(env={"PYTHONPATH": "/opt/site"})
+    how = " by SIGKILL" if alone else ", with the shell that waited for it"
+    with (
+        pytest.raises(sky.NodeStartError, match=rf"the worker ended as it started \(killed{how}\):\nloading$"),
+        sky.Compute(provider=hosts(network), nodes=1, image=image, provision_retry_delay=0.01),
+    ):
+        pass
 
 
 def test_a_frozen_machine_is_replaced(network: Network) -> None:
@@ -141,6 +260,27 @@ def test_a_machine_without_power_is_replaced(network: Network) -> None:
         assert (where() >> pool)[0] == first.name
         first.kill()
         assert pool.start(where()).future.result(60)[0] == spare.name
+
+
+def test_deadline_is_not_enforced_while_the_machine_is_out_of_reach(network: Network) -> None:
+    """While the machine cannot be reached it is not known what the task does, so nothing is decided."""
+
+    @sky.function
+    def holds_gil() -> None:
+        import ctypes
+
+        ctypes.PyDLL(None).sleep(600)
+
+    network.add()
+    with sky.Compute(provider=hosts(network), nodes=1) as pool:
+        before = where() >> pool
+        running = pool.start(speak(20, 0.1).with_timeout(5))
+        outage(network.machines[0], 9)
+        assert running.future.result(20) == 20, "it ended in time, and was heard of late"
+        assert where() >> pool == before
+        with pytest.raises(sky.TaskTimeoutError):
+            pool.start(holds_gil().with_timeout(0.5)).future.result(25)
+        assert (where() >> pool)[1] != before[1]
 
 
 def test_a_killed_worker_is_seen_at_once(network: Network, caplog: pytest.LogCaptureFixture, wait_for: Wait) -> None:

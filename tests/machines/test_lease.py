@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import skyward as sky
-from tests.machines.conftest import Wait
+from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network, command_line
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
@@ -21,7 +22,8 @@ import skyward as sky
 
 @sky.function
 def work(mark, seconds):
-    import time
+    import subprocess, time
+    subprocess.Popen(["setsid", "sleep", "1000"])
     time.sleep(seconds)
     open(mark, "w").close()
 
@@ -70,6 +72,26 @@ def test_what_connected_us_goes_with_us(network: Network, wait_for: Wait) -> Non
     killed_client(network, machine, 0)
     wait_for(lambda: not ssh_to(machine), "the ssh processes here to end")
     assert [done.error for done in sky.reap()] == [""]
+
+
+def test_inner_supervisor_ends_what_the_outer_one_left(network: Network, wait_for: Wait) -> None:
+    """The shell that waits for a worker does not kill the process group that both supervisors are of."""
+    machine = network.add()
+    nodes = Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes")
+    with sky.Compute(provider=hosts(network), nodes=1) as pool:
+        starts() >> pool
+        (worker,) = machine.running("skyward.worker")
+        inner, outer = psutil.Process(worker).parents()[:2]
+        inner.suspend()
+        outer.kill()
+        wait_for(lambda: not list(nodes.glob("*/pid")), "the shell to notice")
+        inner.resume()
+        wait_for(lambda: not machine.running("sleep\x001000"), "what the task started to end")
+
+
+@sky.function
+def starts() -> None:
+    subprocess.Popen(["setsid", "sleep", "1000"])
 
 
 def ssh_to(machine: Machine) -> list[bytes]:

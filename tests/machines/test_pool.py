@@ -48,7 +48,7 @@ def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_netwo
 
 
 def test_no_secret_is_left_in_the_environment_of_tasks(pool: sky.Compute) -> None:
-    assert "SKYWARD_TOKEN" not in environment() >> pool
+    assert "SKYWARD_PASS" not in environment() >> pool
 
 
 def test_a_closed_pool_leaves_the_machines_as_they_were(network: Network, wait_for: Wait) -> None:

@@ -1,4 +1,4 @@
-"""Who is let in: only machines with the right host key, only clients with the pool's token; and what a refusal says."""
+"""Only machines with the right host key, and clients with the pass of a node, are let in; a refusal says why."""
 
 import asyncio
 import socket
@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.errors import NodeStartError
 from skyward.link.channel import Channel
 from skyward.link.launch import start_worker
 from skyward.provider import Cluster, InstanceType, Offer
 from skyward.wire.bulk import GET, MISSING, Request
 from skyward.wire.messages import Shutdown
-from skyward.wire.trust import Authority
+from skyward.wire.proof import UnprovedError, call
+from skyward.wire.secrets import PASS_VARIABLE
+from skyward.wire.trust import Authority, passes
 from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network
 
@@ -159,8 +162,8 @@ def hears(host: str, port: int, *certificate: Path) -> bytes:
             return b""
 
 
-def test_a_stranger_at_the_ports_is_refused(network: Network) -> None:
-    """Even through the tunnel: who does not know the pool's token is not listened to."""
+def test_stranger_at_a_tunnel_is_refused_by_engine_and_bulk_path(network: Network) -> None:
+    """Also one with the pass of another node of the same pool."""
     network.add()
     asyncio.run(_strange(network))
 
@@ -168,19 +171,17 @@ def test_a_stranger_at_the_ports_is_refused(network: Network) -> None:
 async def _strange(network: Network) -> None:
     (instance,) = (await hosts(network).create_provider().provision(CLUSTER, 1))[1]
     assert instance.access is not None
-    token, other = b"t" * 32, b"o" * 32
-    worker = await start_worker(instance.access, {"SKYWARD_NODE_ID": "0", "SKYWARD_TOKEN": token.hex()}, 30)
+    ours, its = passes("node 1", b"s" * 32)
+    other, _ = passes("node 2", b"o" * 32)
+    worker = await start_worker(instance.access, {"SKYWARD_NODE_ID": "0", PASS_VARIABLE: its.write()}, 30)
     try:
         hello = worker.hello
-        lost = asyncio.get_running_loop().create_future()
-        stranger = Channel(hello.address, other, 3, lambda event: None, lost.set_result, dial=hello.dial)
-        await stranger.connect()
-        stranger.send(Shutdown())
-        assert "has not answered" in await lost
-        await stranger.close()
-        assert await asyncio.to_thread(_bulk_answers, hello.bulk, other) == b""
-        assert await asyncio.to_thread(_bulk_answers, hello.bulk, token) == MISSING
-        friend = Channel(hello.address, token, 10, lambda event: None, lambda reason: None, dial=hello.dial)
+        with pytest.raises(NodeStartError, match="cannot be reached"):
+            await Channel(hello.address, other.credentials, 3, _ignore, _ignore, dial=worker.dial).connect()
+        with pytest.raises(UnprovedError):
+            await asyncio.to_thread(_bulk_answers, hello.bulk, other.key)
+        assert await asyncio.to_thread(_bulk_answers, hello.bulk, ours.key) == MISSING
+        friend = Channel(hello.address, ours.credentials, 10, _ignore, _ignore, dial=worker.dial)
         await friend.connect()
         friend.send(Shutdown())
         assert await worker.exited() == "its process ended with status 0"
@@ -189,8 +190,13 @@ async def _strange(network: Network) -> None:
         await worker.stop()
 
 
-def _bulk_answers(address: str, token: bytes) -> bytes:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(Request(token, GET, b"k" * 32, 0).write())
+def _ignore(_: object) -> None:
+    return None
+
+
+def _bulk_answers(path: str, key: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        call(connection, key)
+        connection.sendall(Request(GET, b"k" * 32, 0).write())
         return connection.recv(1)

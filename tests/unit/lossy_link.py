@@ -13,13 +13,15 @@ import pytest
 from skyward.link import channel as channels
 from skyward.link.channel import Channel
 from skyward.wire.messages import Cancel, Command, Commands, Event, Exchange, Started
+from skyward.wire.trust import Credentials
 from skyward.worker import replies
 from skyward.worker.agent import Agent
 from skyward.worker.backlog import Backlog
 
-__all__ = ["TOKEN", "FarEnd", "Link", "Near", "run"]
+__all__ = ["NOBODYS", "FarEnd", "Link", "Near", "run"]
 
-TOKEN = b"t" * 32
+NOBODYS = Credentials(b"", b"", b"")
+"""Credentials for a link whose engine looks at none."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -49,7 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch, talk: Callable[["Link"], Coroutine[Any,
     monkeypatch.setattr(channels, "Client", link.client)
     monkeypatch.setattr(channels, "engine_runtime", lambda: None)
     monkeypatch.setattr(channels, "reference", lambda *_: link)
-    monkeypatch.setattr(replies, "time", SimpleNamespace(monotonic=loop.time))
+    monkeypatch.setattr(replies, "clock", SimpleNamespace(monotonic=loop.time))
     try:
         loop.run_until_complete(talk(link))
     finally:
@@ -60,7 +62,7 @@ class FarEnd(Agent):
     """The agent of a node without slots, which notes the commands that it would obey."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop, TOKEN, 0, 0, Backlog(0, None), processes=False)
+        super().__init__(loop, 0, 0, Backlog(0, None), processes=False)
         self.obeyed: list[int] = []
 
     def _obey(self, command: Command) -> None:
@@ -135,10 +137,10 @@ class Link:
 class Near:
     """The client's end."""
 
-    def __init__(self, grace: float = 10_000.0, token: bytes = TOKEN) -> None:
+    def __init__(self, grace: float = 10_000.0) -> None:
         self.heard: list[int] = []
         self.lost: list[str] = []
-        self.channel = Channel("node:1", token, grace, self._hear, self.lost.append)
+        self.channel = Channel("node:1", NOBODYS, grace, self._hear, self.lost.append)
 
     def _hear(self, event: Event) -> None:
         assert isinstance(event, Started)

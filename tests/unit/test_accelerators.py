@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "zero": (
         lambda: parse_accelerator("A100:0"),
-        "Accelerator count must be a positive number, such as 4 or 0.25, but got 0.",
+        "Accelerator count must be a positive number, but got 0.",
     ),
     "variant": (lambda: from_name("A100", memory="64GB"), "A100 comes with 40GB or 80GB, but got '64GB'."),
     "memory": (lambda: parse_accelerator("L4-40GB"), "L4 does not come with memory '40GB'; it has 24GB."),

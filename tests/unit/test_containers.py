@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.provider import Cluster, InstanceType, Offer
+from skyward.provider import Cluster, InstanceType, Offer, not_acted_on
 from skyward.specs import Spec
 from skyward_providers.container import _ContainerProvider
 from skyward_providers.container_engine import Engine, EngineError, EngineInfo
 
-OFFER = Offer("container", InstanceType("here", vcpus=8, memory_gb=32), specific={"gpus": True})
+OFFER = Offer("container", InstanceType("here", vcpus=8, memory_gb=32, accelerator=""))
 
 DOCKER = """{"Name": "box", "NCPU": 4, "MemTotal": 8589934592, "Architecture": "aarch64", "Runtimes": {"nvidia": {}}}"""
 PODMAN = """{"host": {"hostname": "box", "cpus": 4, "memTotal": 8589934592, "arch": "amd64"}}"""
@@ -164,27 +164,13 @@ def test_how_a_container_is_started(tmp_path: Path) -> None:
     assert "--entrypoint sh --volume /a:/b image:1" in words(tmp_path, "docker", Spec(), options=["--volume", "/a:/b"])
 
 
-def test_what_is_not_acted_on_is_said(tmp_path: Path) -> None:
-    provider = sky.Container(binary=script(tmp_path, "docker", "")).create_provider()
+def test_notes_name_what_containers_do_not_act_on(tmp_path: Path) -> None:
+    settings = sky.Container(binary=script(tmp_path, "docker", ""))
     spec = Spec(region="here", disk_gb=10, accelerator="A100")
-    cluster = asyncio.run(provider.prepare(spec, OFFER, "pool-1"))
+    cluster = asyncio.run(settings.create_provider().prepare(spec, OFFER, "pool-1"))
+    assert not_acted_on(spec, settings.acts_on) == ("disk_gb", "region")
     assert cluster.notes == (
-        "Containers are where their engine is, on its disk; not acted on: disk_gb, region.",
         "The engine does not say which GPUs it has: containers get some of them, and may share them.",
     )
     assert cluster.specific["network"] == "skyward-pool-1"
     assert cluster.specific["image"].startswith("python:3.")
-
-
-def test_what_the_machine_of_an_engine_does_not_have(tmp_path: Path) -> None:
-    provider = sky.Container(binary=script(tmp_path, "docker", "")).create_provider()
-    small = Offer("container", InstanceType("small", 2, 4, architecture="arm64"))
-    for fields, said in (
-        ({"vcpus": 3}, "The spec wants vcpus=3, and the engine's machine has 2."),
-        ({"memory_gb": 5}, "The spec wants memory_gb=5, and the engine's machine has 4."),
-        ({"architecture": "x86_64"}, "The spec wants architecture='x86_64', and the engine's machine is arm64."),
-        ({"accelerator": "A100"}, "The spec wants A100, and the engine has no runtime for GPUs"),
-    ):
-        with pytest.raises(sky.NoOffersError) as caught:
-            asyncio.run(provider.prepare(Spec(**fields), small, "pool-1"))
-        assert said in str(caught.value)

@@ -8,9 +8,9 @@ import pytest
 
 from skyward.control import clustering as room
 from skyward.control.clustering import Clustering
-from skyward.errors import CollectionUnavailableError
+from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
-from skyward.wire.messages import Clustered, Command, Join, Leave
+from skyward.wire.messages import Clustered, Command, Join, Kept, Leave, Losses, Told
 from skyward.wire.shared.requests import Request
 
 pytestmark = pytest.mark.unit
@@ -29,6 +29,7 @@ class Member:
         self.address = f"127.0.0.1:{rank}"
         self.instance = SimpleNamespace(id=f"machine-{rank}", address="127.0.0.1")
         self.told: list[Join | Leave] = []
+        self.losses: list[tuple[str, str]] = []
         self.asked = asyncio.Event()
         self.cut_off = False
 
@@ -37,7 +38,12 @@ class Member:
             raise ConnectionError("no tunnel")
         return address
 
+    def dial(self, address: str) -> str:
+        return address
+
     def tell(self, command: Command) -> None:
+        if isinstance(command, Losses):
+            self.losses = [(loss.kind, loss.name) for loss in command.lost]
         if isinstance(command, Join | Leave):
             self.told.append(command)
             self.asked.set()
@@ -277,6 +283,73 @@ def test_the_client_goes_without_a_member_that_it_cannot_reach_and_tries_again(m
         await settled()
         third.cut_off = False
         await client.until_it_reaches(first, second, third)
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Client]) -> None:
+    async def scene() -> None:
+        clustering, (only,) = cluster_of(1)
+        await certified(clustering)
+        assert await clustering._perform(REQUEST) == "answer"
+        clustering.heard(only, Kept((("counter", "c"), ("queue", "q"))))
+        clustering.remove(only)
+        newcomer: Any = Member(1)
+        clustering.add(newcomer)
+        join = await told_to_join(newcomer)
+        assert join.seeds == ()
+        assert [(loss.kind, loss.name, loss.whole) for loss in join.lost] == [
+            ("counter", "c", True),
+            ("queue", "q", True),
+        ]
+        clustering.heard(newcomer, Clustered(newcomer.address))
+        with pytest.raises(CollectionLostError, match="^Counter 'c' has lost its content: all nodes that kept it"):
+            await clustering._perform(REQUEST)
+        assert newcomer.losses == [("queue", "q")]
+        assert await clustering._perform(REQUEST) == "answer"
+        assert [client.seeds for client in made] == [(only.address,), (newcomer.address,)]
+        clustering.heard(newcomer, Told("queue", "q"))
+        assert newcomer.losses == []
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_operation_asks_for_a_node_and_waits_as_long_as_it_boots(
+    made: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_WAIT_FOR_IT", 0.0)
+    asked: list[str] = []
+
+    def need_node() -> str:
+        asked.append("a node")
+        return ""
+
+    async def scene() -> None:
+        clustering = Clustering("pool", bytes(32), need_node)
+        await certified(clustering)
+        operation = asyncio.get_running_loop().create_task(clustering._perform(REQUEST))
+        async with asyncio.timeout(20):
+            while len(asked) < 5:  # noqa: ASYNC110  # it is asked for again and again
+                await asyncio.sleep(0)
+        assert not operation.done()
+        monkeypatch.setattr(room, "_WAIT_FOR_IT", 20.0)
+        late: Any = Member(0)
+        clustering.add(late)
+        clustering.heard(late, Clustered(late.address))
+        assert await operation == "answer"
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_operation_fails_at_once_when_no_node_can_be_had(made: list[Client]) -> None:
+    async def scene() -> None:
+        clustering = Clustering("pool", bytes(32), lambda: "pool 'pool' has spent its budget")
+        await certified(clustering)
+        with pytest.raises(CollectionUnavailableError, match="cannot be reached: pool 'pool' has spent its budget.$"):
+            await clustering._perform(REQUEST)
         await clustering.close()
 
     asyncio.run(scene())

@@ -30,7 +30,7 @@ def why_not(world: World, rank: int) -> str:
 def test_a_drained_node_goes_and_the_pool_has_one_less() -> None:
     world = pool(1, 3)
     effects = world.tell(DrainNode(1))
-    assert machines.Drain(1) in effects
+    assert machines.Drain(1, machine=2) in effects
     assert any(isinstance(effect, machines.Terminate) for effect in effects), "it holds no task"
     assert world.plane.desired == {"default": 2}
     assert world.reasons_given[-1] == "3 -> 2 nodes: node 1 is drained"
@@ -41,7 +41,7 @@ def test_a_node_that_runs_a_task_goes_when_it_is_over() -> None:
     world = pool(1, 2)
     world.submit(2)
     effects = world.tell(DrainNode(1))
-    assert machines.Drain(1) in effects
+    assert machines.Drain(1, machine=2) in effects
     assert not any(isinstance(effect, machines.Terminate) for effect in effects)
     assert "not up" in why_not(world, 1)
     world.finish()

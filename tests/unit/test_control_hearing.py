@@ -11,8 +11,9 @@ import pytest
 from skyward.control.hearing import Hearing
 from skyward.control.task_messages import Ended
 from skyward.errors import RemoteError
+from skyward.link.bulk import NodeFullError
 from skyward.wire.failure import Failure
-from skyward.wire.messages import Blob, Drop, Finished, Payload
+from skyward.wire.messages import Blob, Cancel, Drop, Finished, Payload, Yielded
 
 pytestmark = pytest.mark.unit
 
@@ -28,9 +29,13 @@ class Holder:
 
     rank = 0
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, *, lost: bool = False) -> None:
         self._error = error
+        self._lost = lost
         self.told: list[object] = []
+
+    async def lost_within(self, _: float) -> bool:
+        return self._lost
 
     def fetch(self, blob: Blob) -> Future[memoryview]:
         future: Future[memoryview] = Future()
@@ -41,9 +46,16 @@ class Holder:
         self.told.append(command)
 
 
-def ended(error: Exception) -> tuple[object, Hearing, Holder]:
+def ended(error: Exception, timeout: float | None = None) -> tuple[object, Hearing, Holder]:
     """How a task ends whose result cannot be fetched for this reason."""
     node: Any = Holder(error)
+    told, hearing = told_of(node, timeout)
+    (end,) = told
+    return end, hearing, node
+
+
+def told_of(node: Any, timeout: float | None = None) -> tuple[list[object], Hearing]:
+    """What the plane is told of a task whose large result is on a node."""
     told: list[object] = []
 
     async def scene() -> Hearing:
@@ -52,15 +64,13 @@ def ended(error: Exception) -> tuple[object, Hearing, Holder]:
         def spawn(coroutine: Coroutine[Any, Any, None]) -> None:
             spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
-        work: Any = SimpleNamespace(seconds=None)
+        work: Any = SimpleNamespace(seconds=None, timeout=timeout)
         hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing)
         hearing.heard(node, Finished(7, "value", Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return hearing
 
-    hearing = asyncio.run(scene())
-    (end,) = told
-    return end, hearing, node
+    return told, asyncio.run(scene())
 
 
 def test_a_task_whose_result_cannot_be_had_here_ends_with_the_reason() -> None:
@@ -74,7 +84,82 @@ def test_a_task_whose_result_cannot_be_had_here_ends_with_the_reason() -> None:
     assert node.told == [Drop((BLOB.key,))], "the node need not keep it"
 
 
-def test_a_task_whose_node_goes_with_its_result_is_lost() -> None:
+def test_result_of_a_task_that_ran_past_its_timeout_is_dropped_from_its_node() -> None:
+    end, _, node = ended(AssertionError("it is not fetched"), timeout=0.9)
+    assert end == Ended(7, 0, "timeout", 1.0)
+    assert node.told == [Drop((BLOB.key,))]
+
+
+def test_lost_node_is_the_end_of_its_attempts_at_once() -> None:
+    """Otherwise those sent to it again, before it is known to be lost, would use up the attempts of their tasks."""
+    told, _ = told_of(Holder(ConnectionError("gone"), lost=True))
+    assert told == []
+
+
+def test_a_task_whose_result_does_not_get_through_is_lost() -> None:
     end, _, node = ended(ConnectionError("gone"))
     assert end == Ended(7, 0, "lost", 1.0)
     assert node.told == []
+
+
+def hearing_of(told: list[object], works: dict[int, Any]) -> Hearing:
+    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing)
+
+
+def test_elements_of_a_task_that_is_over_are_forgotten_by_its_node() -> None:
+    node: Any = Holder(ConnectionError())
+    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing)
+    hearing.heard(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
+    hearing.heard(node, Yielded(7, (Payload(b"small"),)))
+    assert node.told == [Drop((BLOB.key,))]
+
+
+def test_a_task_whose_arguments_have_no_room_on_a_node_ends_with_the_reason() -> None:
+    node: Any = Holder(ConnectionError())
+    told: list[object] = []
+    work: Any = SimpleNamespace(task=7, seconds=None, code=SimpleNamespace(name="f"))
+    hearing = hearing_of(told, {7: work})
+    hearing.not_sent(node, work, NodeFullError("a node has no memory for 5 bytes"))
+    assert told == [Ended(7, 0, "error", 0.0)]
+    assert work.error == "TooLargeError"
+    failure = hearing.arrived[7].decode()
+    assert isinstance(failure, Failure)
+    assert str(failure.rebuild()) == (
+        "Node 0 has no memory for what is sent to f(): a node has no memory for 5 bytes. Send it less at a time, or "
+        "use nodes with more memory."
+    )
+
+
+@pytest.mark.parametrize(("lost", "expected"), [(False, [Ended(7, 0, "lost", 0.0)]), (True, [])])
+def test_a_task_whose_arguments_did_not_get_through_is_lost_with_its_node_or_alone(
+    lost: bool, expected: list[object]
+) -> None:
+    node: Any = Holder(ConnectionError(), lost=lost)
+    told: list[object] = []
+    work: Any = SimpleNamespace(task=7)
+    hearing_of(told, {7: work}).not_sent(node, work, ConnectionError("gone"))
+    assert told == expected
+
+
+def test_task_that_was_stopped_for_want_of_its_input_is_lost_at_once() -> None:
+    """Its node answers that it was stopped, which must not come first."""
+    node: Any = Holder(ConnectionError(), lost=True)
+    told: list[object] = []
+    work: Any = SimpleNamespace(task=7)
+    hearing_of(told, {7: work}).not_fed(node, work, ConnectionError("gone"))
+    assert told == [Ended(7, 0, "lost", 0.0)]
+
+
+def test_task_whose_event_cannot_be_handled_here_ends_as_remote_error() -> None:
+    node: Any = Holder(ConnectionError())
+    told: list[object] = []
+
+    def fail(_: object) -> None:
+        raise LookupError("no such element")
+
+    work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
+    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing)
+    hearing.heard(node, Yielded(7, (Payload(b"small"),)))
+    assert told == [Ended(7, 0, "error", 0.0)]
+    assert work.error == "RemoteError"
+    assert node.told == [Cancel(7)]

@@ -267,6 +267,6 @@ def test_the_head_stays_after_all_when_another_group_is_wanted_while_it_drains()
     reconciler.handle(Desired({"a": 1, "b": 0}), 0.0)
     reconciler.handle(Allocated(1), 0.0)
     reconciler.handle(Joined(1), 0.0)
-    assert reconciler.handle(Desired({"a": 0, "b": 0}), 1.0) == [Drain(0)]
+    assert reconciler.handle(Desired({"a": 0, "b": 0}), 1.0) == [Drain(0, machine=1)]
     effects = reconciler.handle(Desired({"a": 0, "b": 1}), 2.0)
     assert effects == [Activate(1, 0, "a"), Request("b", PLACES["b"][0], (2,))]

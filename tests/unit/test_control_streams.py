@@ -31,7 +31,8 @@ class Wires:
         self.buffer = StreamBuffer()
         self.granted: list[int] = []
         self.stops = 0
-        self.buffer.connect(self.granted.append, self.fetch, self.stop)
+        self.dropped: list[bytes] = []
+        self.buffer.connect(self.granted.append, self.fetch, self.dropped.extend, self.stop)
 
     def fetch(self, blob: Blob) -> memoryview:
         return memoryview(encode(blob.key).payload.data)  # type: ignore[arg-type]  # it is small, so no blob again
@@ -125,6 +126,61 @@ def test_an_iterator_that_is_dropped_stops_its_task(wires: Wires) -> None:
     del stream
     gc.collect()
     assert wires.stops == 1
+
+
+def test_generator_is_paused_while_it_has_no_credit_since_it_said_so(wires: Wires) -> None:
+    wires.arrive(1, 2)
+    assert not wires.buffer.paused()
+    wires.buffer.pause(WINDOW)
+    assert wires.buffer.paused()
+    wires.buffer.take()
+    assert wires.buffer.paused(), "one element costs too little to be credited at once"
+    wires.buffer.take()
+    wires.arrive(3)
+    assert wires.granted == [2]
+    assert not wires.buffer.paused()
+    wires.buffer.pause(WINDOW)  # it was on its way when the credit was given
+    assert not wires.buffer.paused()
+    wires.buffer.pause(WINDOW + 2)
+    assert wires.buffer.paused()
+    wires.buffer.close()
+    assert not wires.buffer.paused()
+
+
+def test_pause_of_a_stream_with_credit_of_another_process_is_not_known() -> None:
+    buffer = StreamBuffer(granted=None)
+    assert buffer.paused() is False
+    buffer.arrive((encode(1).payload,))
+    buffer.pause(WINDOW)
+    assert buffer.paused() is None
+
+
+def test_reader_is_the_thread_that_took_an_element_and_none_once_that_is_gone(wires: Wires) -> None:
+    wires.arrive(1, 2)
+    assert wires.buffer.reader is None, "whoever started the stream need not read it"
+    thread = threading.Thread(target=wires.buffer.take)
+    thread.start()
+    thread.join()
+    del thread
+    gc.collect()
+    assert wires.buffer.reader is None
+    wires.buffer.take()
+    assert wires.buffer.reader is threading.current_thread()
+
+
+def test_feeder_knows_the_streams_that_its_source_will_read(wires: Wires) -> None:
+    stream, other = RemoteIterator(wires.buffer), RemoteIterator(StreamBuffer())
+    other.buffer.finish(lambda: None)
+    for source in (
+        stream,
+        map(abs, stream),
+        zip(stream, [1], strict=False),
+        (x for x in stream),
+        iter(map(str, stream)),
+    ):
+        assert feeder(source).reads() == {wires.buffer}
+    assert feeder(zip(stream, map(abs, other), strict=False)).reads() == {wires.buffer, other.buffer}
+    assert feeder(iter([1, 2])).reads() == set()
 
 
 @given(st.lists(st.sampled_from([0, SMALL, 100 * SMALL, 2 * WINDOW * SMALL]), max_size=60), st.randoms())
@@ -268,3 +324,23 @@ def test_a_feeder_reads_with_one_thread_however_often_it_is_started() -> None:
     assert taker.feeder._thread is thread
     taker.wait()
     taker.end()
+
+
+def test_the_node_forgets_each_large_element_once_it_was_taken_or_is_not_wanted(wires: Wires) -> None:
+    blobs = [Payload(Blob(b"%d" % number, 1_000_000)) for number in range(4)]
+    wires.buffer.arrive((blobs[0], blobs[1]))
+    assert wires.buffer.take() == b"0"
+    assert wires.dropped == [b"0"]
+    wires.buffer.arrive((blobs[2],))
+    wires.buffer.close()
+    wires.buffer.arrive((blobs[3],))
+    assert wires.dropped == [b"0", b"1", b"2", b"3"]
+    wires.buffer.close()
+    assert (wires.dropped, wires.stops) == ([b"0", b"1", b"2", b"3"], 1)
+
+
+def test_elements_left_when_the_stream_ends_are_forgotten_when_it_is_closed(wires: Wires) -> None:
+    wires.buffer.arrive((Payload(b"", (Blob(b"a", 100_000), b"inline", Blob(b"b", 100_000))),))
+    wires.buffer.finish(lambda: None)
+    wires.buffer.close()
+    assert (wires.dropped, wires.stops) == ([b"a", b"b"], 0)

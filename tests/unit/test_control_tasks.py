@@ -134,6 +134,9 @@ class TaskQueue(RuleBasedStateMachine):
         if task.target is None and not task.needs and self.manager.task_seconds is not None:
             ahead = min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.manager.task_seconds, 1e-6)))
         assert len(self.on[send.rank]) < node.slots + ahead
+        if len(self.on[send.rank]) >= node.slots and task.target is None:
+            assert task.replayable, "it may be lost with the node before it has run"
+            assert not task.losses
         queue.popleft()
         self.on[send.rank].append(send.task)
         task.node, task.started, task.sent = send.rank, False, task.sent + 1
@@ -199,14 +202,13 @@ class TaskQueue(RuleBasedStateMachine):
     def lose(self, rank: int, removed: bool) -> None:
         settled: dict[int, Outcome] = {}
         again: list[int] = []
-        node = self.nodes.pop(rank, None)
-        for position, number in enumerate(self.on[rank]):
+        self.nodes.pop(rank, None)
+        for number in self.on[rank]:
             task = self.tasks[number]
-            ran = task.started or (node is not None and position < node.slots)
-            task.losses += ran
+            task.losses += 1
             if task.cancelled:
                 settled[number] = "cancelled"
-            elif (ran and not task.replayable) or task.losses > RETRIES:
+            elif not task.replayable or task.losses > RETRIES:
                 settled[number] = "lost"
             else:
                 again.append(number)

@@ -4,12 +4,14 @@ import ast
 import inspect
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 
 import skyward
 from skyward import errors
+from skyward.published_names import OF_A_POOL, OF_THE_MODULE
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +49,17 @@ def test_a_call_knows_what_it_needs_and_nothing_of_pools() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match=r"^module 'skyward' has no attribute 'nothing'$"):
         _ = skyward.nothing  # type: ignore[attr-defined]
+
+
+def test_names_of_the_published_library_say_what_takes_their_place() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'Session': it is not needed: open each pool by itself"):
+        _ = skyward.Session  # type: ignore[attr-defined]
+    assert not set(OF_THE_MODULE) & set(skyward.__all__)
+    assert not [name for name in OF_A_POOL if hasattr(skyward.Compute, name)]
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert skyward.__version__ == version("skyward-jupyter")
 
 
 def test_the_import_brings_nothing_along() -> None:

@@ -59,6 +59,12 @@ def test_bare_and_with_timeout() -> None:
     assert again.fn is area.fn
 
 
+def test_every_name_can_be_a_keyword_argument() -> None:
+    named = skyward.function(lambda **names: names)
+    assert named.local(self=1, fn=2) == {"self": 1, "fn": 2}
+    assert named(self=1, fn=2).kwargs == {"self": 1, "fn": 2}
+
+
 def test_needs() -> None:
     assert area(2).needs is NOTHING
     assert skyward.function(area.fn, resources={}, capabilities=())(1).needs is NOTHING

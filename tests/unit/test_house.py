@@ -1,4 +1,4 @@
-"""What is true of the files of the repository: their length, their addresses, and what installing them gives."""
+"""Rules for the files of the repository: the hosts they name, their lock files, and what an install contains."""
 
 import os
 import shutil
@@ -23,12 +23,6 @@ def files(*kinds: str) -> Iterator[Path]:
     for folder, inner, names in os.walk(ROOT):
         inner[:] = [name for name in inner if name not in MADE and (name == ".ci" or name[0] != ".")]
         yield from (Path(folder, name) for name in names if not kinds or Path(name).suffix in kinds)
-
-
-def test_files_stay_short() -> None:
-    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in files(".py", ".ts", ".tsx")}
-    assert lengths
-    assert not {str(path): lines for path, lines in lengths.items() if lines > 400}
 
 
 def test_no_file_names_a_registry() -> None:

@@ -26,14 +26,21 @@ MAY_IMPORT = {
     "skyward_jupyter": {"skyward", "skyward_kernel", "skyward_jupyter"},
     "skyward_providers": {"skyward", "skyward_providers"},
 }
-PROVIDERS_MAY_USE = {"skyward.accelerators", "skyward.errors", "skyward.provider", "skyward.specs", "skyward.values"}
-OF_ADAPTERS = {"skyward.link.adapter_server", "skyward.link.adapters", "skyward.wire.adapter"}
-"""The protocol of worker adapters; only the provider that speaks it uses it."""
+PROVIDERS_MAY_USE = {
+    "skyward.accelerators",
+    "skyward.errors",
+    "skyward.limits",
+    "skyward.provider",
+    "skyward.specs",
+    "skyward.values",
+}
+OF_ADAPTERS = {"skyward.link.adapter_server", "skyward.link.adapters", "skyward.offers", "skyward.wire.adapter"}
+"""The protocol of worker adapters, and their choice among offers; only the provider that speaks it uses them."""
 ENGINE_ROOMS = ("skyward.link", "skyward.wire", "skyward.worker")
 NODE_DEPENDENCIES = {"blake3", "casty", "cloudpickle"}
 LOADED_BY_MATPLOTLIB = "skyward.worker.backend"
 """A backend, which matplotlib imports by name where it is installed. Nothing of ours does."""
-VALUES = ("skyward.accelerators", "skyward.errors", "skyward.specs", "skyward.values")
+VALUES = ("skyward.accelerators", "skyward.errors", "skyward.limits", "skyward.specs", "skyward.values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,18 @@ def test_providers_know_the_protocol_and_the_values_only() -> None:
 def test_values_do_no_input_or_output() -> None:
     doing = {"asyncio", "http", "multiprocessing", "socket", "subprocess", "threading", "urllib"}
     wrong = [i for i in all_imports("skyward") if in_any(i.by, VALUES) and i.package in doing]
+    assert not wrong, names(wrong)
+
+
+def test_worker_modules_do_not_import_modules_whose_attributes_tasks_replace() -> None:
+    """Whoever looks up `time.monotonic` or `threading.Thread` later gets what a task has put there."""
+    found = [
+        found
+        for found in all_imports("skyward")
+        if found.by.startswith("skyward.worker.") and found.of in {"time", "threading"}
+    ]
+    allowed = {"skyward.worker.supervisor", "skyward.worker.threads"}  # runs no tasks; replaces those attributes itself
+    wrong = [each for each in found if each.by not in allowed]
     assert not wrong, names(wrong)
 
 

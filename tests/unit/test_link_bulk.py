@@ -7,13 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from skyward.link.bulk import BulkLane
-from skyward.wire.bulk import GET, OK, SIZE, Request
+from skyward.link.bulk import BulkLane, NodeFullError
+from skyward.wire.bulk import FULL, GET, OK, PUT, SIZE, Request, read_exactly
 from skyward.wire.messages import Blob
+from tests.proving import accept
 
 pytestmark = pytest.mark.unit
 
-TOKEN = bytes(32)
+KEY = bytes(32)
 BLOB = Blob(b"k" * 32, 5)
 NO_ROOM = 2**62
 """Bytes that no machine has addresses for."""
@@ -23,7 +24,7 @@ NO_ROOM = 2**62
 def lane_to(listener: socket.socket) -> Iterator[BulkLane]:
     """A lane to who listens there, which has ended at the end."""
     host, port = listener.getsockname()
-    lane = BulkLane(f"{host}:{port}", TOKEN, "skyward-bulk-test")
+    lane = BulkLane(f"{host}:{port}", KEY, "skyward-bulk-test")
     try:
         yield lane
     finally:
@@ -48,21 +49,35 @@ def test_a_blob_that_there_is_no_room_for_fails_and_the_next_is_moved(
         monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     with lane_to(listener) as lane:
         failed, moved = lane.move(GET, BLOB), lane.move(GET, BLOB)
-        with listener.accept()[0] as connection:
-            assert Request.read(connection, TOKEN)
+        with accept(listener, KEY) as connection:
+            assert Request.read(connection)
             connection.sendall(OK + SIZE.pack(NO_ROOM) + b"what is left of it")
             assert isinstance(failed.exception(20), MemoryError)
-        with listener.accept()[0] as connection:
-            assert Request.read(connection, TOKEN)
+        with accept(listener, KEY) as connection:
+            assert Request.read(connection)
             connection.sendall(OK + SIZE.pack(5) + b"bytes")
             assert bytes(moved.result(20)) == b"bytes"
+
+
+def test_a_blob_that_the_node_has_no_memory_for_fails_and_the_next_is_moved(listener: socket.socket) -> None:
+    with lane_to(listener) as lane:
+        failed, moved = (lane.move(PUT, BLOB, memoryview(b"bytes")) for _ in range(2))
+        for answer in (FULL, OK):
+            with accept(listener, KEY) as connection:
+                assert Request.read(connection)
+                assert read_exactly(connection, 5) == b"bytes"
+                connection.sendall(answer)
+                if answer == FULL:
+                    with pytest.raises(NodeFullError, match="a node has no memory for 5 bytes"):
+                        failed.result(20)
+        assert bytes(moved.result(20)) == b"bytes"
 
 
 def test_what_waits_fails_when_the_lane_is_closed_and_connects_to_nobody(listener: socket.socket) -> None:
     with lane_to(listener) as lane:
         moves = [lane.move(GET, BLOB) for _ in range(3)]
-        with listener.accept()[0] as silent:
-            assert Request.read(silent, TOKEN), "the first is under way"
+        with accept(listener, KEY) as silent:
+            assert Request.read(silent), "the first is under way"
             lane.close()
             for move in moves:
                 assert isinstance(move.exception(20), ConnectionError)

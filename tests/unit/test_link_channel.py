@@ -200,18 +200,6 @@ def test_closing_sends_what_is_left_and_does_no_harm_twice(talk: Talk) -> None:
     talk(scenario)
 
 
-def test_a_client_without_the_token_gets_no_answer_and_no_obedience(talk: Talk) -> None:
-    async def scenario(link: Link) -> None:
-        near = await connected(link, grace=10.0, token=b"x" * 32)
-        near.say(0)
-        link.far.say(0)
-        await until(lambda: bool(near.lost))
-        assert (near.heard, link.far.obeyed) == ([], [])
-        await near.channel.close()
-
-    talk(scenario)
-
-
 def test_a_node_that_is_not_there_cannot_be_connected_to(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         link.refuses = True

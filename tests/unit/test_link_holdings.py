@@ -101,6 +101,15 @@ def test_what_a_call_waits_for_is_not_dropped_for_another() -> None:
     assert use(holdings, 1) == ([1], [60, 100])
 
 
+def test_lack_of_memory_does_not_change_the_budget() -> None:
+    holdings = Holdings(BUDGET)
+    use(holdings, 30, 60)
+    dropped = [SIZES[key] for key in holdings.shrink_to(holdings.nbytes // 2)]
+    assert dropped == [30, 60]
+    assert use(holdings, 30, 60) == ([30, 60], [])
+    assert use(holdings, 1) == ([1], [])
+
+
 def test_what_did_not_get_through_is_sent_again() -> None:
     holdings = Holdings(BUDGET)
     use(holdings, 30)

@@ -16,7 +16,7 @@ from skyward.heard import _wanted
 from skyward.link.channel import Channel
 from skyward.logs import WAITING, LogEntry, Logs, Wanted
 from skyward.wire.messages import NOWHERE, Event, Output
-from tests.unit.lossy_link import TOKEN, Link, run
+from tests.unit.lossy_link import NOBODYS, Link, run
 
 pytestmark = pytest.mark.unit
 
@@ -154,7 +154,7 @@ def test_output_over_a_link_that_is_cut_again_and_again(
         log.add(0, 1, event, 0.0)
 
     async def scenario(link: Link) -> None:
-        channel = Channel("node:1", TOKEN, 10_000.0, hear, lambda why: pytest.fail(why))
+        channel = Channel("node:1", NOBODYS, 10_000.0, hear, lambda why: pytest.fail(why))
         await channel.connect()
         link.far.replies.beat()
         link.random.seed(seed)

@@ -25,7 +25,7 @@ class Pool:
     def __init__(self) -> None:
         self.floors: list[list[Demand]] = []
 
-    def request_resources(self, floor: list[Demand]) -> None:
+    def set_floor(self, floor: list[Demand]) -> None:
         self.floors.append(floor)
 
 

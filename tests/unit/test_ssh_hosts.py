@@ -3,6 +3,7 @@
 import asyncio
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -181,3 +182,16 @@ def test_descriptors_for_hundreds_of_nodes(limits: Limits) -> None:
     assert limits == Limits(200 * 16 + 256, 4096)
     with pytest.raises(sky.SpecError, match=r"^500 nodes take about 8256 file descriptors, and this process may have"):
         prepare(500)
+
+
+@pytest.mark.parametrize("field", ["client_keys", "known_hosts", "config"])
+def test_a_file_that_does_not_exist_is_named_as_the_pool_opens(tmp_path: Path, field: str) -> None:
+    missing, there = tmp_path / "gone", tmp_path / "there"
+    there.touch()
+    settings: Any = {field: missing}
+    with pytest.raises(sky.SpecError) as caught:
+        asyncio.run(sky.SSH(hosts=["a"], **settings).create_provider().prepare(sky.Spec(), OFFER, "p"))
+    assert str(caught.value) == f"sky.SSH names '{missing}' as {field}, and there is no such file."
+    settings = {field: there}
+    asyncio.run(sky.SSH(hosts=["a"], **settings).create_provider().prepare(sky.Spec(), OFFER, "p"))
+    asyncio.run(sky.SSH(hosts=["a"], config="none").create_provider().prepare(sky.Spec(), OFFER, "p"))

@@ -146,17 +146,17 @@ def test_a_message_cut_or_bent_is_refused_or_is_another_message(message: wire.Me
     ("line", "why"),
     [
         (b"[" * 60_000, "no JSON"),
-        (b'{"v":1,"type":' + b"[" * 30_000 + b"]" * 30_000 + b"}", "no"),
+        (b'{"v":2,"type":' + b"[" * 30_000 + b"]" * 30_000 + b"}", "no"),
         (b" " * (LINE_BYTES + 1), "65537 bytes"),
         (b'{"v":' + b"1" * 5000 + b"}", "no JSON"),
-        (b'{"v":1,"v":1,"type":"heartbeat_echo"}', "twice"),
-        (b'{"v":2,"type":"heartbeat_echo"}', "not of version 1"),
-        (b'{"v":true,"type":"heartbeat_echo"}', "not of version 1"),
-        (b'{"v":1,"type":"heartbeat_echo","more":1}', "too many or too few: 'more'"),
-        (b'{"v":1,"type":"challenge"}', "too many or too few: 'nonce'"),
-        (b'{"v":1,"type":"challenge","nonce":"\\ud800"}', "printable"),
-        (b'{"v":1,"type":"challenge","nonce":""}', "empty"),
-        (b'{"v":1,"type":"dance"}', "request"),
+        (b'{"v":2,"v":2,"type":"heartbeat_echo"}', "twice"),
+        (b'{"v":1,"type":"heartbeat_echo"}', "not of version 2"),
+        (b'{"v":true,"type":"heartbeat_echo"}', "not of version 2"),
+        (b'{"v":2,"type":"heartbeat_echo","more":1}', "too many or too few: 'more'"),
+        (b'{"v":2,"type":"challenge"}', "too many or too few: 'nonce'"),
+        (b'{"v":2,"type":"challenge","nonce":"\\ud800"}', "printable"),
+        (b'{"v":2,"type":"challenge","nonce":""}', "empty"),
+        (b'{"v":2,"type":"dance"}', "request"),
         (b"null", "no JSON object"),
         (b"cbuiltins\neval\n(S'1'\ntR.", "no JSON"),
         (json.dumps({**HEARTBEAT, "hourly_price": float("nan")}).encode(), "NaN"),
@@ -207,7 +207,7 @@ def test_what_the_other_side_would_refuse_is_not_sent() -> None:
 
 
 def test_an_unknown_command_can_still_be_answered() -> None:
-    assert decode(b'{"v":1,"type":"dance","request":"r-1","steps":3}') == wire.UnknownCommand("r-1")
+    assert decode(b'{"v":2,"type":"dance","request":"r-1","steps":3}') == wire.UnknownCommand("r-1")
 
 
 def test_a_proof_is_good_for_one_side_one_challenge_and_one_token() -> None:
@@ -216,3 +216,24 @@ def test_a_proof_is_good_for_one_side_one_challenge_and_one_token() -> None:
     assert proof == proof_of("token", "adapter", "c", "n")
     assert proof not in {proof_of(token, role, c, n) for token, role, c, n in others}  # type: ignore[arg-type]
     assert "token" not in proof
+
+
+def test_seal_takes_the_lines_of_the_other_side_in_order_and_no_others() -> None:
+    def seal(role: Any = "adapter", token: str = "token", challenge: str = "c") -> wire.Seal:
+        return wire.Seal(token, role, challenge, "n")
+
+    ours, theirs = seal(), seal()
+    first, second = ours.close(b"one\n"), ours.close(b"two\n")
+    assert (theirs.open(first), theirs.open(second)) == (b"one\n", b"two\n")
+    refused = [
+        (seal(), second),
+        (seal("controller"), first),
+        (seal(token="other"), first),
+        (seal(challenge="d"), first),
+        (seal(), first.replace(b"one", b"won")),
+        (seal(), b"one\n"),
+        (theirs, second),
+    ]
+    for other, line in refused:
+        with pytest.raises(Malformed, match="does not have the expected code"):
+            other.open(line)

@@ -2,9 +2,12 @@
 
 import linecache
 import pickle
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -42,10 +45,100 @@ class Plain(Exception):
 
 
 class WithArguments(Exception):
-    """Pickles, but cannot be made again: its arguments are not those of `__init__`."""
+    """Its arguments are not those of `__init__`."""
 
     def __init__(self, code: int, *, why: str) -> None:
         super().__init__(f"{code}: {why}")
+        self.code, self.why = code, why
+
+
+class KeywordsOnly(Exception):
+    def __init__(self, *, code: int) -> None:
+        self.code = code
+
+
+def KeywordsOnlyOf(code: int) -> KeywordsOnly:  # it stands for the class
+    return KeywordsOnly(code=code)
+
+
+class Slotted(Exception):
+    __slots__ = ("code", "empty")
+
+    def __init__(self, code: int) -> None:
+        super().__init__("slotted")
+        self.code = code
+
+
+class OwnOSError(OSError):
+    def __init__(self, place: str) -> None:
+        super().__init__(2, "gone", "file")
+        self.place = place
+
+
+class OwnImportError(ImportError):
+    def __init__(self, module: str) -> None:
+        super().__init__(f"no {module}", name=module)
+
+
+@dataclass
+class Record(Exception):
+    code: int
+    detail: str
+
+
+class Reduced(Exception):
+    def __init__(self, number: int, way: str = "made") -> None:
+        self.number, self.way = number, way
+
+    def __reduce__(self) -> Any:
+        return Reduced, (self.number, "reduced")
+
+
+class BadReduce(Exception):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("no")
+
+
+class BadRebuild(Exception):
+    def __reduce__(self) -> Any:
+        return int, ("not a number",)
+
+
+class OwnGroup(ExceptionGroup[Exception]):
+    number: int
+
+    def __new__(cls, errors: list[Exception], number: int) -> "OwnGroup":
+        group = super().__new__(cls, "own", errors)
+        group.number = number
+        return group
+
+    def __init__(self, errors: list[Exception], number: int) -> None:
+        super().__init__("own", errors)
+
+
+def groups(members: st.SearchStrategy[Exception]) -> st.SearchStrategy[Exception]:
+    return st.builds(ExceptionGroup, st.text(), st.lists(members, min_size=1, max_size=3))
+
+
+def shape(error: BaseException) -> Any:
+    if isinstance(error, BaseExceptionGroup):
+        return error.message, [shape(each) for each in error.exceptions]
+    return type(error), error.args, {name: value for name, value in vars(error).items() if name != "__notes__"}
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
+def captured(call: Callable[[], object]) -> Failure:
+    try:
+        call()
+    except BaseException as error:
+        return capture_failure(error, 2)
+    raise AssertionError("it did not fail")
 
 
 class Unprintable(Exception):
@@ -91,17 +184,144 @@ def test_a_group_keeps_its_parts() -> None:
     assert len(found.exceptions) == 2
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [(Holding("held"), "Holding: held"), (WithArguments(3, why="so"), "WithArguments: 3: so")],
-    ids=["does not pickle", "does not unpickle"],
-)
-def test_one_that_cannot_travel_is_a_remote_error_that_names_it(error: Exception, text: str) -> None:
-    found = rebuilt(error)
+def test_an_exception_with_an_init_of_its_own_arrives_with_what_it_holds() -> None:
+    found = rebuilt(WithArguments(3, why="so"))
+    assert isinstance(found, WithArguments)
+    assert (found.code, found.why, found.args, str(found)) == (3, "so", ("3: so",), "3: so")
+
+
+def test_keywords_alone_make_an_exception_too() -> None:
+    found = rebuilt(KeywordsOnly(code=4))
+    assert isinstance(found, KeywordsOnly)
+    assert (found.code, found.args) == (4, ())
+
+
+def test_an_exception_keeps_its_slots() -> None:
+    found = rebuilt(Slotted(5))
+    assert isinstance(found, Slotted)
+    assert (found.code, hasattr(found, "empty")) == (5, False)
+
+
+def test_a_system_error_with_an_init_of_its_own_keeps_what_python_keeps() -> None:
+    found = rebuilt(OwnOSError("here"))
+    assert isinstance(found, OwnOSError)
+    assert (found.errno, found.strerror, found.filename, found.place) == (2, "gone", "file", "here")
+    module = rebuilt(OwnImportError("numpy"))
+    assert isinstance(module, OwnImportError)
+    assert (module.name, module.msg) == ("numpy", "no numpy")
+
+
+def test_a_dataclass_is_an_exception_as_any_other() -> None:
+    found = rebuilt(Record(1, detail="x"))
+    assert isinstance(found, Record)
+    assert (found.code, found.detail) == (1, "x")
+
+
+def test_a_class_that_reduces_itself_is_left_to_that() -> None:
+    found = rebuilt(Reduced(3))
+    assert isinstance(found, Reduced)
+    assert (found.number, found.way) == (3, "reduced")
+
+
+def test_a_reduce_that_raises_does_not_keep_the_exception_from_arriving() -> None:
+    found = rebuilt(BadReduce(3))
+    assert isinstance(found, BadReduce)
+    assert found.number == 3
+
+
+@pytest.mark.parametrize("kind", [OSError, Plain])
+def test_what_cannot_be_pickled_of_an_exception_is_left_behind_with_a_note(kind: type[Exception]) -> None:
+    error = kind("broken", threading.Lock())
+    vars(error).update(number=3, lock=threading.Lock())
+    error.add_note("first")
+    found: Any = rebuilt(error)
+    assert type(found) is kind
+    assert (found.args[0], vars(found)["number"], hasattr(found, "lock")) == ("broken", 3, False)
+    assert found.args[1].startswith("<unlocked _thread.lock")
+    note = "Left behind on the node, because it cannot be pickled: args[1], lock."
+    assert found.__notes__ == ["first", note]
+
+
+def test_an_exception_whose_class_is_not_here_is_a_remote_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("only_there")
+    exec("class OnlyThere(Exception):\n    pass", vars(module))
+    monkeypatch.setitem(sys.modules, "only_there", module)
+    failure = captured(lambda: raise_(module.OnlyThere("x")))
+    monkeypatch.delitem(sys.modules, "only_there")
+    found = failure.rebuild()
     assert isinstance(found, RemoteError)
-    assert found.type_name == f"{__name__}.{type(error).__name__}"
-    assert str(found) == f"{__name__}.{text}"
-    assert text in str(found.__cause__)
+    assert (found.type_name, str(found)) == ("only_there.OnlyThere", "only_there.OnlyThere: x")
+
+
+def test_a_class_that_does_not_unpickle_here_is_a_remote_error() -> None:
+    found = rebuilt(BadRebuild("x"))
+    assert isinstance(found, RemoteError)
+    assert found.type_name == f"{__name__}.BadRebuild"
+
+
+def test_groups_hold_any_exceptions_each_with_a_traceback_of_its_own() -> None:
+    inner = ExceptionGroup("inner", [KeywordsOnly(code=2), Holding("held")])
+    found = rebuilt(ExceptionGroup("outer", [WithArguments(1, why="a"), inner]))
+    assert isinstance(found, ExceptionGroup)
+    first, second = found.exceptions
+    assert isinstance(first, WithArguments)
+    assert isinstance(second, ExceptionGroup)
+    assert [type(each) for each in second.exceptions] == [KeywordsOnly, Holding]
+    assert isinstance(first.__cause__, RemoteTraceback)
+    assert "on node 2" in str(first.__cause__)
+
+
+def test_a_group_of_a_class_of_its_own_keeps_it() -> None:
+    found = rebuilt(OwnGroup([KeyError(1)], 7))
+    assert isinstance(found, OwnGroup)
+    assert (found.number, found.message, found.exceptions[0].args) == (7, "own", (1,))
+
+
+def test_a_base_group_of_a_member_that_cannot_travel_is_a_group_of_remote_errors() -> None:
+    class Local(BaseException):
+        def __reduce__(self) -> Any:
+            return int, ("x",)
+
+    found = rebuilt(BaseExceptionGroup("base", [Local()]))
+    assert type(found) is ExceptionGroup
+    assert isinstance(found.exceptions[0], RemoteError)
+
+
+def test_what_it_was_raised_from_comes_as_its_context() -> None:
+    def fail() -> None:
+        try:
+            try:
+                raise KeywordsOnly(code=1)
+            except KeywordsOnly as error:
+                raise KeyError("second") from error
+        except KeyError:
+            raise WithArguments(3, why="third")  # noqa: B904  # the point is how it looks without `from`
+
+    found = failed(fail).rebuild()
+    assert isinstance(found, WithArguments)
+    assert isinstance(found.__cause__, RemoteTraceback)
+    second = found.__context__
+    assert isinstance(second, KeyError)
+    assert isinstance(second.__cause__, KeywordsOnly)
+    assert second.__cause__.code == 1
+
+
+def test_a_very_long_chain_keeps_its_end() -> None:
+    error: BaseException | None = None
+    for number in range(5000):
+        new = KeyError(number)
+        new.__cause__ = error
+        error = new
+    assert error is not None
+    chain = capture_failure(error).chain
+    assert [chain[0].relation, chain[0].message, chain[-1].message] == ["", "4900", "4999"]
+    found = Failure(chain).rebuild()
+    assert isinstance(found.__context__, KeyError)
+
+
+@given(st.recursive(st.builds(Plain, st.integers()) | st.builds(KeywordsOnlyOf, st.integers()), groups, max_leaves=8))
+def test_any_nesting_of_groups_keeps_its_shape(error: Exception) -> None:
+    assert shape(rebuilt(error)) == shape(error)
 
 
 def test_one_whose_text_cannot_be_made_arrives_nevertheless() -> None:

@@ -15,8 +15,6 @@ from skyward.worker.replies import Replies
 
 pytestmark = pytest.mark.unit
 
-TOKEN = b"t" * 32
-
 
 class Asker:
     """In the place of the engine's reference to who asked: has the batches in the order in which they were told."""
@@ -29,7 +27,7 @@ class Asker:
 
     def question(self) -> Exchange:
         reply_to: Any = self
-        return Exchange(TOKEN, first=1, reply_to=reply_to)
+        return Exchange(first=1, reply_to=reply_to)
 
 
 @pytest.fixture
@@ -74,7 +72,7 @@ def test_answers_of_many_threads_leave_in_the_order_of_their_numbers(loop: async
 
 def test_the_end_of_the_last_task_waits_for_no_other_thread(loop: asyncio.AbstractEventLoop) -> None:
     """The thread that ran it answers; that of the engine may be waiting for another's turn with the interpreter."""
-    agent = Agent(loop, TOKEN, 0, 1, Backlog(0, None), processes=False)
+    agent = Agent(loop, 0, 1, Backlog(0, None), processes=False)
     asker = Asker()
     agent.receive(asker.question())
     agent._finished(Finished(1, "value", Payload(b""), 0.0))
@@ -83,12 +81,12 @@ def test_the_end_of_the_last_task_waits_for_no_other_thread(loop: asyncio.Abstra
 
 def test_the_ends_of_tasks_go_together_where_others_wait(loop: asyncio.AbstractEventLoop) -> None:
     """Each in a message of its own would cost the client more than they are worth."""
-    agent = Agent(loop, TOKEN, 0, 1, Backlog(0, None), processes=False)
+    agent = Agent(loop, 0, 1, Backlog(0, None), processes=False)
     asker = Asker()
     agent.receive(asker.question())
     code = Code(b"c", Payload(b""), "f")
     submitted = Submit(3, 0, b"c", Payload(b""))
-    agent.receive(Commands(TOKEN, 1, (code, submitted)))
+    agent.receive(Commands(1, (code, submitted)))
     agent._finished(Finished(1, "value", Payload(b""), 0.0))
     agent._finished(Finished(2, "value", Payload(b""), 0.0))
     assert not asker.heard

@@ -182,7 +182,7 @@ def test_a_system_without_control_groups(tmp_path: Path) -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     now = [100.0]
-    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    monkeypatch.setattr(sampling, "clock", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
 
     def go_on(seconds: float) -> None:
         now[0] += seconds

@@ -15,6 +15,7 @@ from skyward.wire.shared.asking import Address, fresh_id, persist
 from skyward.wire.shared.counting import Counting, counter_eventual, counter_strong
 from skyward.wire.shared.entries import Entries, entry_eventual, entry_strong
 from skyward.wire.shared.locking import Locking, lock
+from skyward.wire.shared.losing import Name, name_of, writes
 from skyward.wire.shared.meeting import Meeting, barrier
 from skyward.wire.shared.requests import Consistency, Request
 from skyward.wire.shared.taking import Queueing
@@ -39,10 +40,16 @@ type _Thing = Entries | _Members | Counting | Queueing | Meeting | Locking
 
 
 class Hub:
-    """Carries out requests. Lives on the loop of `system`."""
+    """Carries out requests. Lives on the loop of `system`.
 
-    def __init__(self, system: ActorSystem | Client) -> None:
+    Args:
+        wrote: called before the first write of this process to each strong collection.
+    """
+
+    def __init__(self, system: ActorSystem | Client, wrote: Callable[[Name], None]) -> None:
         self._system = system
+        self._wrote = wrote
+        self._written: set[Name] = set()
         self._client = fresh_id()
         self._collections = Collections(system)
         self._things: dict[tuple[str, str], tuple[Consistency, _Thing]] = {}
@@ -56,11 +63,15 @@ class Hub:
             SpecError: the collection has another consistency.
             CollectionUnavailableError: the nodes that keep it are away.
         """
-        thing = await self._thing(request)
+        level, thing = await self._thing(request)
+        name = name_of(request)
+        if level == "strong" and name not in self._written and writes(request):
+            self._written.add(name)
+            self._wrote(name)
         arguments = (*request.args, request.owner) if request.verb == "acquire" else request.args
         return await getattr(thing, request.verb)(*arguments)
 
-    async def _thing(self, request: Request) -> _Thing:
+    async def _thing(self, request: Request) -> tuple[Consistency, _Thing]:
         key = (request.kind, request.name)
         if key not in self._things:
             async with self._making.setdefault(key, asyncio.Lock()):
@@ -73,7 +84,7 @@ class Hub:
                 f"{request.kind.capitalize()} {request.name!r} is {level!r} since its first use; "
                 f"it cannot be {request.consistency!r} as well."
             )
-        return thing
+        return level, thing
 
     async def _level(self, request: Request) -> Consistency:
         """The consistency of a collection: what whoever used it first has asked for."""

@@ -1,12 +1,13 @@
 """A lock: one actor, and the process of each holder, which says again and again that it holds it."""
 
 import asyncio
-import time
+import itertools
 from dataclasses import dataclass
 
 from casty import Askable, Context, Ref, actor
 
 from skyward.errors import CollectionUnavailableError
+from skyward.wire.clock import clock
 from skyward.wire.shared.asking import Address, fresh_id
 
 __all__ = ["TTL", "Held", "Locking", "lock"]
@@ -17,6 +18,9 @@ TTL = 20.0
 _RENEW = 4.0
 _REASK = 2.0
 _GONE = 4 * _REASK
+
+_numbers = itertools.count(1)
+"""Of the holdings of this process. The numbers that the actor gives begin again when all nodes were gone."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,9 @@ class _Waiter:
 async def lock(ctx: Context[Held, Acquire | Renew | Release]) -> None:
     """A lock, given in the order in which it was asked for."""
     waiting: dict[bytes, _Waiter] = {}
-    renewed = time.monotonic()
+    renewed = clock.monotonic()
     async for message in ctx.inbox:
-        now = time.monotonic()
+        now = clock.monotonic()
         held = ctx.state.value
         match message:
             case Acquire(id, wait):
@@ -113,7 +117,11 @@ class Locking:
         self._holdings: dict[int, _Holding] = {}
 
     async def acquire(self, within: float | None, owner: int) -> int:
-        """Have it, after at most `within` seconds: the number of the holding; 0 where it was not free by then."""
+        """Have it, after at most `within` seconds.
+
+        Returns:
+            The number of the holding, unique in this process; 0 where it was not free in time.
+        """
         id = fresh_id()
         try:
             if within is not None and within <= 0:
@@ -127,24 +135,26 @@ class Locking:
         except BaseException:
             await self._address.take_back(Release(id))
             raise
-        if token:
-            keeping = asyncio.get_running_loop().create_task(self._keep(token, id))
-            self._holdings[token] = _Holding(id, owner, keeping)
-        return token
+        if not token:
+            return 0
+        number = next(_numbers)
+        keeping = asyncio.get_running_loop().create_task(self._keep(number, id))
+        self._holdings[number] = _Holding(id, owner, keeping)
+        return number
 
-    async def _keep(self, token: int, id: bytes) -> None:
+    async def _keep(self, number: int, id: bytes) -> None:
         while True:
             await asyncio.sleep(_RENEW)
             try:
                 if not await self._address.ask(Renew(id)):
-                    self._holdings[token].lost = True
+                    self._holdings[number].lost = True
                     return
             except CollectionUnavailableError:
                 continue  # nobody else can have it either
 
-    async def release(self, token: int) -> bool:
+    async def release(self, number: int) -> bool:
         """Hold it no more; False where it was lost before."""
-        holding = self._holdings.pop(token, None)
+        holding = self._holdings.pop(number, None)
         if holding is None:
             return False
         holding.keeping.cancel()
@@ -152,8 +162,8 @@ class Locking:
 
     async def release_of(self, owner: int) -> None:
         """Release what a task held as it ended."""
-        for token in [token for token, holding in self._holdings.items() if holding.owner == owner]:
-            await self.release(token)
+        for number in [number for number, holding in self._holdings.items() if holding.owner == owner]:
+            await self.release(number)
 
     def close(self) -> None:
         """Renew nothing any more."""

@@ -1,11 +1,11 @@
 """A barrier: one actor. Those who wait say so again every few seconds, so that it outlives the node it is on."""
 
 import asyncio
-import time
 from dataclasses import dataclass
 
 from casty import Askable, Context, Ref, actor
 
+from skyward.wire.clock import clock
 from skyward.wire.shared.asking import REASK, Address, fresh_id
 
 __all__ = ["Barrier", "Meeting", "barrier"]
@@ -55,7 +55,7 @@ async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
     waiting: dict[bytes, _Party] = {}
     parties = 0
     async for message in ctx.inbox:
-        now = time.monotonic()
+        now = clock.monotonic()
         match message:
             case Arrive(id, wanted):
                 if id in ctx.state.value.passed:

@@ -4,12 +4,12 @@ An item that was given to a taker is kept until the taker says that it has it. S
 actor, and one whose taker died before it arrived goes to the next.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from casty import Askable, Context, Ref, actor
 
+from skyward.wire.clock import clock
 from skyward.wire.shared.asking import REASK
 from skyward.wire.shared.counting import remember
 
@@ -131,11 +131,11 @@ class _Desk:
     def __init__(self, ctx: "Context[Line, Put | Take | Withdraw | Got | Size]") -> None:
         self._ctx = ctx
         self._waiting: dict[bytes, _Taker] = {}
-        self._given: dict[bytes, float] = dict.fromkeys(ctx.state.value.given, time.monotonic())
+        self._given: dict[bytes, float] = dict.fromkeys(ctx.state.value.given, clock.monotonic())
 
     async def handle(self, message: Put | Take | Withdraw | Got | Size) -> None:
         """Take one message."""
-        now = time.monotonic()
+        now = clock.monotonic()
         line = self._ctx.state.value
         match message:
             case Put(client, number, items, got):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyward.errors import MissingModuleError, PayloadError, RemoteTraceback
+from skyward.errors import MissingModuleError, PayloadError, RemoteTraceback, TaskExitError
 from skyward.worker.missing import pip_name
 from skyward_jupyter.kept import module_here
 from tests.unit.cell.conftest import Notebook
@@ -215,13 +215,41 @@ class TestExceptions:
         assert 'File "<notebook>", line 2, in f' in str(caught.value.__cause__)
 
     def test_a_cell_can_exit(self, notebook: Notebook) -> None:
-        with pytest.raises(SystemExit):
+        with pytest.raises(TaskExitError, match=r"^The cell called sys\.exit\(3\) on node 0, which ended") as caught:
             notebook.sky("a = 1\nraise SystemExit(3)")
+        assert caught.value.status == 3
         assert notebook["a"] == 1
+
+    def test_a_class_of_the_notebook_with_slots_comes_back(self, notebook: Notebook) -> None:
+        notebook.local("class Slotted:\n    __slots__ = ('a',)\nx = Slotted()\nx.a = 1")
+        notebook.sky("y = Slotted()\ny.a = x.a + 1\nx.a = 5")
+        assert (type(notebook["y"]), notebook["y"].a) == (notebook["Slotted"], 2)
+
+    def test_exceptions_of_the_notebook_keep_what_they_hold(self, notebook: Notebook) -> None:
+        notebook.local("class Mine(Exception):\n    def __init__(self, *, n): super().__init__('m'); self.n = n")
+        with pytest.raises(notebook["Mine"]) as caught:
+            notebook.sky("raise Mine(n=3)")
+        assert caught.value.n == 3
+        with pytest.raises(ExceptionGroup) as group:
+            notebook.sky("import threading\ne = Mine(n=4)\ne.lock = threading.Lock()\nraise ExceptionGroup('g', [e])")
+        (member,) = group.value.exceptions
+        assert (type(member), vars(member)["n"]) == (notebook["Mine"], 4)
+
+    def test_a_cached_function_of_the_notebook_sees_the_variables_of_each_cell(self, notebook: Notebook) -> None:
+        notebook.local("import functools\nk = 2\n@functools.cache\ndef f(x):\n    return x + k")
+        notebook.sky("k = 10\na = f(1)")
+        notebook.local("k = 2")
+        notebook.sky("b = f(1)")
+        assert (notebook["a"], notebook["b"]) == (11, 3)
+
+    def test_cached_functions_of_the_notebook_can_be_used_and_come_back(self, notebook: Notebook) -> None:
+        notebook.local("import functools\nk = 2\n@functools.cache\ndef f(x):\n    return f(x - 1) * k if x else 1")
+        notebook.sky("a = f(5)\n@functools.lru_cache(maxsize=7)\ndef g(x):\n    return x + k")
+        assert (notebook["a"], notebook["g"](1), notebook["g"].cache_parameters()["maxsize"]) == (32, 3, 7)
 
     @pytest.mark.parametrize(
         ("module", "package"),
-        [("sklearn.svm", "scikit-learn"), ("cv2", "opencv-python-headless"), ("no_such_thing", "no-such-thing")],
+        [("sklearn.svm", "scikit-learn"), ("cv2", "opencv-python-headless")],
     )
     def test_a_missing_module_is_named_with_its_package(self, notebook: Notebook, module: str, package: str) -> None:
         top = module.partition(".")[0]

@@ -130,7 +130,7 @@ class FakeCompute:
             desired=self.nodes.min,
         )
 
-    def start(self, pending: PendingFunction[Any], *, on: Any = "one", sink: Any = None) -> FakeRun:
+    def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any]) -> FakeRun:
         self.sent.append((pending, on))
 
         def call() -> Any:
@@ -145,6 +145,7 @@ class FakeCompute:
         else:
             run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
         self.runs.append(run)
+        runs.append(run)
         return run
 
 

@@ -86,6 +86,21 @@ def test_an_interrupt_stops_the_work_and_shows_one_line(notebook: Notebook, comp
     assert compute.made[0].runs[0].future.done()
 
 
+def test_an_interrupt_just_after_sending_stops_the_work(notebook: Notebook, compute: Pools) -> None:
+    compute.hold = True
+    notebook("%sky up")
+    start = compute.made[0].start
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        start(*args, **kwargs)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    compute.made[0].start = interrupted  # type: ignore[method-assign, assignment]
+    ran = notebook("%%sky\nx = 1")
+    assert ran.shown_error == "Interrupted: the work on node 0 was stopped."
+    assert compute.made[0].runs[0].future.done()
+
+
 def test_an_interrupt_while_the_pool_opens(notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt

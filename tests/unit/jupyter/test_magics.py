@@ -202,7 +202,7 @@ def test_a_cell_asks_for_what_it_needs(notebook: Notebook, compute: Pools) -> No
 def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> None:
     notebook("%sky up")
 
-    def timed_out(*_: object, **__: object) -> object:
+    def timed_out(*_: object, runs: list[object], **__: object) -> None:
         run = type("Run", (), {"nodes": [0], "cancel": lambda _: False, "future": Future()})()
         run.future.set_exception(
             TaskTimeoutError(
@@ -210,7 +210,7 @@ def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> Non
                 "Give it more with timeout=, or .with_timeout()."
             )
         )
-        return run
+        runs.append(run)
 
     compute.made[0].start = timed_out  # type: ignore[method-assign, assignment]
     assert notebook("%%sky --timeout 1\n1").shown_error == (

@@ -257,7 +257,7 @@ def test_a_price_is_told_before_anything_is_started(
     assert "local" in offer["place"]
     state, text = answer(kernel, comm, kind="ask-price", name="q", options={**options, "--max-cost": "1"})
     assert state == "refused"
-    assert text.startswith("No machine on offer from local fits")
+    assert text.startswith("No offer fits the spec: of 1 offer from local, max_hourly_cost excludes 1")
     assert answer(kernel, comm, kind="ask-price", name="q", options={"--nodes": "x"})[0] == "refused"
     state, text = answer(kernel, comm, kind="ask-price", name="q", options={"--provider": "ssh"})
     assert (state, "needs settings" in text) == ("refused", True)

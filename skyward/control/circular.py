@@ -1,0 +1,40 @@
+"""Tasks that can never start: streams hold the slots, and whoever reads the streams waits for these tasks.
+
+A paused generator keeps its slot until its elements are read. Decided from what holds the slots and who waits for what;
+does no I/O.
+"""
+
+from collections.abc import Collection, Mapping
+
+__all__ = ["never_start"]
+
+
+def never_start[Reader](
+    holders: Mapping[int, Collection[int]],
+    waiting: Mapping[int, Collection[int]],
+    readers: Mapping[int, Reader],
+    blocked: Mapping[Reader, Collection[int]],
+) -> frozenset[int]:
+    """Return the tasks that can never start, of those that a reader waits for.
+
+    Args:
+        holders: by node, the tasks that hold its slots.
+        waiting: the tasks that wait for a slot, with the nodes that they could start on.
+        readers: the streams that are paused until they are read, with what reads them: a thread, or an input of a task.
+        blocked: the readers that wait, with the tasks that each of them needs, all of them.
+    """
+    stuck = {stream for stream, reader in readers.items() if reader in blocked}
+    never = set(waiting)
+    while True:
+        still_never = {task for task in never if _all_held(waiting[task], holders, stuck)}
+        still_stuck = {stream for stream in stuck if still_never.intersection(blocked[readers[stream]])}
+        if (still_never, still_stuck) == (never, stuck):
+            needed = {task for stream in stuck for task in blocked[readers[stream]]}
+            return frozenset(never & needed)
+        never, stuck = still_never, still_stuck
+
+
+def _all_held(ranks: Collection[int], holders: Mapping[int, Collection[int]], stuck: Collection[int]) -> bool:
+    """Return whether stuck streams, and nothing else, hold each of these nodes."""
+    held = [holders.get(rank, ()) for rank in ranks]
+    return bool(held) and all(tasks and all(task in stuck for task in tasks) for tasks in held)

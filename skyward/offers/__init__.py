@@ -1,0 +1,18 @@
+"""Offers of providers: asking for them, filtering them by a spec, and ranking what is left."""
+
+from skyward.offers.asking import ask, reason_of
+from skyward.offers.filters import FILTERS, excluded_by
+from skyward.offers.ranking import Asked, Candidate, Excluded, Ranking, no_offer_fits, rank
+
+__all__ = [
+    "FILTERS",
+    "Asked",
+    "Candidate",
+    "Excluded",
+    "Ranking",
+    "ask",
+    "excluded_by",
+    "no_offer_fits",
+    "rank",
+    "reason_of",
+]

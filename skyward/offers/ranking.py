@@ -1,0 +1,178 @@
+"""Which offers fit the specs of one group, best first. Pure: the same specs and offers give the same ranking.
+
+The order is total, so it depends neither on the order in which providers list their offers nor on which answers first.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from skyward.errors import NoOffersError
+from skyward.offers.filters import FILTERS, allowed_markets, excluded_by, market_excluded_by
+from skyward.provider import PROVIDER_FIELDS, Market, Offer
+from skyward.specs import Spec
+from skyward.specs.options import Selection
+
+__all__ = ["Asked", "Candidate", "Excluded", "Ranking", "no_offer_fits", "rank"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One spec, and what its provider has on offer.
+
+    Attributes:
+        fields: fields of the spec that the provider acts on; the others do not filter.
+    """
+
+    spec: Spec
+    provider: str
+    offers: Sequence[Offer]
+    fields: frozenset[str] = PROVIDER_FIELDS
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An offer that fits a spec, in one market.
+
+    Attributes:
+        position: of the spec, from 0 on.
+        hourly_price: USD per hour of one machine; None where it is not known.
+    """
+
+    position: int
+    provider: str
+    offer: Offer
+    market: Market
+    hourly_price: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """An offer that does not fit a spec.
+
+    Attributes:
+        position: of the spec, from 0 on.
+        reasons: by filter, why, as the end of a sentence that begins with the offer; the first is what it counts for.
+    """
+
+    position: int
+    provider: str
+    offer: Offer
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What fits, best first, and what was left out."""
+
+    candidates: tuple[Candidate, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+
+
+def rank(asked: Sequence[Asked], selection: Selection = "cheapest", *, priced: bool = False) -> Ranking:
+    """Return the offers that fit any of the specs, best first.
+
+    "cheapest" orders by price per hour over all specs, "first" by the position of the spec before that. Among the specs
+    with allocation "spot-if-available", every spot offer is before every on-demand offer. An offer with no known price
+    comes after all that have one; with `priced` it is left out, since a budget could not be kept.
+    """
+    candidates: list[Candidate] = []
+    excluded: list[Excluded] = []
+    for position, each in enumerate(asked):
+        for offer in each.offers:
+            found, reasons = _markets(each, offer, priced=priced)
+            candidates += [
+                Candidate(position, each.provider, offer, market, offer.hourly_price(market)) for market in found
+            ]
+            if not found:
+                excluded.append(Excluded(position, each.provider, offer, reasons))
+    candidates.sort(key=_order)
+    excluded.sort(key=lambda one: (one.position, *_identity(one.provider, one.offer)))
+    groups = [candidates]
+    if selection == "first":
+        groups = [[one for one in candidates if one.position == position] for position in range(len(asked))]
+    ordered = (one for group in groups for one in _spot_first(group, asked))
+    return Ranking(tuple(ordered), tuple(excluded))
+
+
+def _markets(asked: Asked, offer: Offer, *, priced: bool) -> tuple[list[Market], Mapping[str, str]]:
+    """Return the markets in which the offer fits; where there is none, also the reasons."""
+    spec = asked.spec
+    reasons = excluded_by(spec, offer, asked.fields)
+    markets = allowed_markets(spec, offer)
+    if not markets:
+        reasons["allocation"] = f"is not sold as {spec.allocation}"
+    refused = [market_excluded_by(spec, offer, market, priced=priced) for market in markets]
+    fitting = [market for market, why in zip(markets, refused, strict=True) if not why]
+    if markets and not fitting:
+        reasons |= refused[0]
+    return ([] if reasons else fitting), reasons
+
+
+def _price(candidate: Candidate) -> float:
+    return inf if candidate.hourly_price is None else candidate.hourly_price
+
+
+def _order(candidate: Candidate) -> tuple[Any, ...]:
+    return (
+        candidate.hourly_price is None,
+        _price(candidate),
+        *_identity(candidate.provider, candidate.offer),
+        candidate.market,
+        candidate.position,
+    )
+
+
+def _identity(provider: str, offer: Offer) -> tuple[str, ...]:
+    """What settles a tie: names, in the order of the alphabet."""
+    return provider, offer.instance_type.name, offer.region, offer.id, repr(offer)
+
+
+def _spot_first(candidates: Sequence[Candidate], asked: Sequence[Asked]) -> list[Candidate]:
+    """Order candidates that are sorted by price so that "spot-if-available" falls back on on-demand last.
+
+    Specs with that allocation are merged with the others by price, so neither kind of spec waits for the other.
+    """
+    preferring = [one for one in candidates if asked[one.position].spec.allocation == "spot-if-available"]
+    others = [one for one in candidates if asked[one.position].spec.allocation != "spot-if-available"]
+    preferring.sort(key=lambda one: (one.hourly_price is None, one.market != "spot"))  # stable: then by price
+    return list(heapq.merge(preferring, others, key=_order))
+
+
+def no_offer_fits(asked: Sequence[Asked], ranking: Ranking, failed: Mapping[int, str]) -> NoOffersError:
+    """Return the error for a ranking without candidates: what each filter left out, and the nearest miss.
+
+    `failed` says of the specs whose provider did not list its offers, by position, why it did not.
+    """
+    said = [_of_spec(position, each, ranking, failed.get(position)) for position, each in enumerate(asked)]
+    fix = "ask for less, pay more, or name another provider"
+    if len(failed) == len(asked):
+        fix = "check the settings of the provider and the network, or name another provider"
+    return NoOffersError(f"No offer fits the spec: {'; '.join(said)}; {fix}.")
+
+
+def _of_spec(position: int, asked: Asked, ranking: Ranking, failure: str | None) -> str:
+    if failure is not None:
+        return f"provider {asked.provider!r} did not list its offers ({failure})"
+    excluded = [one for one in ranking.excluded if one.position == position]
+    if not excluded:
+        return f"{asked.provider} has nothing on offer"
+    counts = Counter(next(iter(one.reasons)) for one in excluded)
+    removed = ", ".join(f"{name} excludes {counts[name]}" for name in (*FILTERS, *_ON_MARKETS) if counts[name])
+    nearest = min(excluded, key=lambda one: (len(one.reasons), -_rank_of_first(one)))
+    kind, region = nearest.offer.instance_type.name, nearest.offer.region
+    why = " and ".join(nearest.reasons.values())
+    where = f" ({region})" if region else ""
+    offers = "offer" if len(excluded) == 1 else "offers"
+    return f"of {len(excluded)} {offers} from {asked.provider}, {removed}; the nearest, {kind}{where}, {why}"
+
+
+_ON_MARKETS = ("allocation", "max_hourly_cost", "budget")
+
+
+def _rank_of_first(one: Excluded) -> int:
+    """How late the first filter is that excludes it: an offer of the right model is nearer than one of another."""
+    return [*FILTERS, *_ON_MARKETS].index(next(iter(one.reasons)))

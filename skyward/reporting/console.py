@@ -1,0 +1,179 @@
+"""The console: what a pool does, as lines on standard error, made from its events; see the option `console`."""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from skyward import events
+from skyward.opened import say
+from skyward.reporting.lines import SHOWN, line_of, money, seconds
+from skyward.reporting.screen import Screen, is_terminal, screen
+
+if TYPE_CHECKING:
+    from skyward.control.snapshot import PoolSnapshot
+    from skyward.events.bus import EventBus
+    from skyward.specs.options import Console as Option
+
+__all__ = ["Console", "style_of"]
+
+type Style = Literal["rich", "minimal", "notebook", "none"]
+
+DRAW_EVERY = 0.25
+PATIENCE = 0.5
+SHARE = 0.01
+"""Seconds between two drawings of the status line, and of waiting before the first; and the share of the time of the
+library's loop that drawing may take: to look at a thousand nodes takes a while."""
+
+_MARK = {logging.WARNING: "warning: "}
+
+
+def style_of(option: "bool | Option") -> Style:
+    """Return how the option `console` is met here: "rich" needs a terminal, and a notebook has views of its own."""
+    match option:
+        case False | "silent" | "log":  # the log is `skyward.reporting.log`
+            return "none"
+        case "minimal":
+            return "minimal"
+        case True if _in_notebook():
+            return "notebook"
+        case _:
+            return "rich" if is_terminal(sys.stderr) else "minimal"
+
+
+def _in_notebook() -> bool:
+    loaded = sys.modules.get("IPython")
+    shell = None if loaded is None else loaded.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+class Console:
+    """Shows one pool, from before it is opened until it is closed.
+
+    A context in which the caller of a pool waits for it: meanwhile, with the style "rich", a status line is shown.
+
+    Args:
+        snapshot: the pool at this moment; None before it has a control plane. Called on the library's loop.
+        write: takes a line, with its newline.
+    """
+
+    def __init__(
+        self,
+        style: Style,
+        snapshot: "Callable[[], PoolSnapshot | None]",
+        write: Callable[[str], object] | None = None,
+        at: Screen = screen,
+    ) -> None:
+        self.style = style
+        self._snapshot = snapshot
+        self._write = write or (lambda line: at.write(sys.stderr, line))
+        self._screen = at
+        self._waiting = 0
+        self._since = 0.0
+        self._lock = threading.Lock()
+        self._ended = False
+        self._context = copy_context()
+        self._phases: dict[int, tuple[str, float]] = {}
+        self._opened = False
+
+    def attach(self, bus: "EventBus") -> None:
+        """Show the events of a pool from now on."""
+        bus.when_ended(self._end)
+        match self.style:
+            case "none":
+                pass
+            case "notebook":
+                bus.listen(self._note, events.PoolNote, events.NodeLost, events.NodeFailed)
+            case "minimal":
+                bus.listen(self._show, *SHOWN)
+            case "rich":
+                bus.listen(self._show, *SHOWN)
+                bus.listen(self._follow, events.PoolRequesting, events.NodeEvent)
+
+    def _note(self, event: events.BaseEvent) -> None:
+        line = line_of(event)
+        text = line.text if isinstance(event, events.PoolNote) else f"Pool {event.pool!r}: {line.text}"
+        self._context.copy().run(say, text)
+
+    def _show(self, event: events.BaseEvent) -> None:
+        """Write a line, for what is worth one."""
+        match event:
+            case events.PoolReady():
+                self._opened = True
+            case events.NodeReady(ready=ready, wanted=wanted) if not self._opened or ready != wanted:
+                return  # the opening pool has a line of its own, and of many new nodes only the last has one
+            case events.ScalingDecided(decision=decision) if decision.held_back or not decision.change:
+                return
+            case _:
+                pass
+        line = line_of(event)
+        who = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
+        # A context cannot be entered twice at once. That of who opened the pool is where a notebook shows the line.
+        self._context.copy().run(self._write, f"{who}{_MARK.get(line.level, '')}{line.text}\n")
+
+    # The status line.
+
+    def __enter__(self) -> None:
+        if self.style == "rich":
+            with self._lock:
+                if not self._waiting:
+                    self._since = time.monotonic()
+                self._waiting += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.style == "rich":
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._screen.erase()
+
+    def _follow(self, event: events.BaseEvent) -> None:
+        match event:
+            case events.PoolRequesting():
+                self._draw_later()
+            case events.NodePhaseStarted(node=node, phase=phase):
+                self._phases[node] = phase, time.monotonic()
+            case events.NodeEvent(node=node):
+                self._phases.pop(node, None)
+            case _:
+                pass
+
+    def _draw_later(self, after: float = 0.0) -> None:
+        asyncio.get_running_loop().call_later(max(DRAW_EVERY, after), self._draw)
+
+    def _end(self) -> None:
+        self._ended = True
+        self._screen.erase()
+
+    def _draw(self) -> None:
+        if self._ended:
+            return
+        began = time.perf_counter()
+        with self._lock:  # so that nothing is drawn once nobody waits any more
+            if self._waiting and time.monotonic() >= self._since + PATIENCE:
+                self._screen.draw(self._status())
+        self._draw_later((time.perf_counter() - began) / SHARE)
+
+    def _status(self) -> str:
+        pool = self._snapshot()
+        if pool is None:
+            return "skyward: looking for offers"
+        active = sum(node.state == "active" for node in pool.nodes)
+        parts = [f"{active}/{pool.desired} nodes ready"]
+        if self._phases:
+            node, (phase, since) = min(self._phases.items(), key=lambda item: item[1][1])
+            parts.append(f"node {node}: {phase} for {seconds(time.monotonic() - since)}")
+        if pool.queued or pool.running:
+            parts.append(f"{pool.running} running, {pool.queued} queued, {pool.done} done")
+        if pool.failed:
+            parts.append(f"{pool.failed} failed")
+        if pool.per_hour:
+            parts.append(f"{money(pool.spent)} ({money(pool.per_hour)}/h)")
+        return f"skyward: pool {pool.name!r}: {', '.join(parts)}"

@@ -1,0 +1,147 @@
+"""The log: the events of pools, and what `skyward`'s loggers have to say, in a file of this user's.
+
+Records of events go to the logger `skyward.events`, so a program that configures `logging` gets them too. The file
+takes every one, whatever level that program has chosen. No level is changed, and the root logger is left alone.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skyward.journal.claim import data_directory
+from skyward.reporting.lines import LOGGED, line_of
+
+if TYPE_CHECKING:
+    from skyward.events.bus import EventBus
+    from skyward.events.kinds import BaseEvent
+
+__all__ = ["EventLog", "log_path"]
+
+LARGEST = 50 * 1024 * 1024
+KEPT = 10
+"""Bytes of the file from which on a new one is begun, and how many former ones are kept."""
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
+
+_events = logging.getLogger("skyward.events")
+_skyward = logging.getLogger("skyward")
+
+
+def log_path() -> Path:
+    """The file: `logs/skyward.log`, where the journal of this user is."""
+    return data_directory() / "logs" / "skyward.log"
+
+
+class _File(WatchedFileHandler):
+    """Appends to the file, which other processes append to as well. A record that cannot be written is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
+        path.chmod(0o600)
+        self.setFormatter(logging.Formatter(_FORMAT))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._begin_anew()
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    def _begin_anew(self) -> None:
+        if self.stream is None or self.stream.tell() < LARGEST:
+            return
+        path = Path(self.baseFilename)
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists() and path.stat().st_size >= LARGEST:  # no other process has done it meanwhile
+                for number in range(KEPT - 1, 0, -1):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(f"{path}.{number}", f"{path}.{number + 1}")
+                os.replace(path, f"{path}.1")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Go on without it: a full disk is no reason to write over the user's screen."""
+
+
+class _LastResort(logging.Handler):
+    """Does what Python does with warnings where nobody has configured logging, as if the file were not there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        python = logging.lastResort
+        if python is None or record.name == _events.name or logging.getLogger().handlers:
+            return
+        if record.levelno >= python.level:
+            python.handle(record)
+
+
+class _Shared:
+    """The handlers of this process: they are there while any pool has a log."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._handlers: tuple[logging.Handler, ...] = ()
+
+    def take(self) -> logging.Handler:
+        """Return the file's handler; `give_back` it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with self._lock:
+            if not self._users:
+                self._handlers = _File(log_path()), _LastResort()
+                for handler in self._handlers:
+                    _skyward.addHandler(handler)
+            self._users += 1
+            return self._handlers[0]
+
+    def give_back(self) -> None:
+        """This user needs it no more."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                for handler in self._handlers:
+                    _skyward.removeHandler(handler)
+                    handler.close()
+                self._handlers = ()
+
+
+_shared = _Shared()
+
+
+class EventLog:
+    """The log of one pool.
+
+    Args:
+        file: whether its events are in the file, or only with the logger.
+    """
+
+    def __init__(self, *, file: bool) -> None:
+        self._file: logging.Handler | None = _shared.take() if file else None
+
+    def attach(self, bus: "EventBus") -> None:
+        """Log the events of a pool from now on, until its last."""
+        bus.when_ended(self.close)
+        bus.listen(self._log, *LOGGED)
+
+    def _log(self, event: "BaseEvent") -> None:
+        line = line_of(event)
+        text = f"pool {event.pool!r}: {line.text}"
+        record = _events.makeRecord(_events.name, line.level, __file__, 0, text, (), None)
+        if _events.isEnabledFor(line.level):
+            _events.handle(record)
+        elif self._file is not None:
+            self._file.handle(record)
+
+    def close(self) -> None:
+        """Give the file back. Twice does no harm."""
+        file, self._file = self._file, None
+        if file is not None:
+            _shared.give_back()

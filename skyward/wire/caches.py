@@ -1,0 +1,52 @@
+"""Functions of `functools.lru_cache` and `functools.cache` as they travel.
+
+Where other functions travel by value these do too, with an empty cache. On a node the cache is kept between calls, for
+the life of the worker process: that is how a script keeps a model or a connection on purpose. A cache that a call could
+change by other means than calling it is not kept: its function has a cache of its own in each call, as it has globals
+of its own.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cloudpickle import cloudpickle as inner
+
+from skyward.wire.versions import note_version
+
+__all__ = ["Caches", "reduce_cached", "restore_cached"]
+
+_MADE_HERE = ("__wrapped__", "cache_parameters")
+
+
+class Caches:
+    """The cached functions that a node keeps, the newest of each name."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def keep(self, name: str, version: str, function: Any) -> Any:
+        """Return the function of this name and version that is kept; from now on `function`, if there is none."""
+        with self._lock:
+            known = self._kept.get(name)
+            if known is None or known[0] != version:
+                known = self._kept[name] = (version, function)
+                note_version(function, version)
+            return known[1]
+
+
+def reduce_cached(function: Any, make: Callable[..., Any], version: str | None) -> Any:
+    """Return how to rebuild a cached function: by a call of `make`; NotImplemented where it is found by its name."""
+    found = inner._lookup_module_and_qualname(function)
+    if found is not None and not inner._is_registered_pickle_by_value(found[0]):
+        return NotImplemented
+    attributes = {name: value for name, value in vars(function).items() if name not in _MADE_HERE}
+    name = f"{function.__module__}.{function.__qualname__}"
+    arguments = (function.__wrapped__, function.cache_parameters(), name, version)
+    return make, arguments, attributes, None, None, restore_cached
+
+
+def restore_cached(function: Any, attributes: dict[str, Any]) -> None:
+    """Set what the user has set on a cached function. Called by pickles."""
+    vars(function).update(attributes)

@@ -1,0 +1,84 @@
+"""Exceptions as they travel: rebuilt from what they hold, without a call of their `__init__`.
+
+Pickle rebuilds an exception by calling its class with `args`, which fails where `__init__` takes anything else. Here
+the class makes an empty one, the built-in class below it sets what it keeps itself (`errno`, `filename`), and the
+attributes and slots follow. A class with a `__reduce__` of its own is left to that.
+"""
+
+import contextlib
+import copyreg
+from types import MemberDescriptorType
+from typing import Any
+
+__all__ = ["Parts", "parts_of_exception", "rebuild_from_parts", "reduce_exception"]
+
+type Parts = tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]
+"""Arguments of an exception, and by name its attributes and its slots."""
+
+
+def reduce_exception(error: BaseException) -> Any:
+    """Return how to rebuild `error`, or NotImplemented where pickle's own way is right."""
+    kind = type(error)
+    native = _native(kind)
+    if kind is native or kind in copyreg.dispatch_table:
+        return NotImplemented
+    if any(getattr(kind, name, None) is not getattr(native, name, None) for name in _OWN_WAYS):
+        with contextlib.suppress(Exception):
+            return error.__reduce_ex__(5)
+    return rebuild_from_parts(kind, parts_of_exception(error))
+
+
+_OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def parts_of_exception(error: BaseException) -> Parts:
+    """Return what `error` holds."""
+    native: Any = _native(type(error))
+    _, args, *rest = native.__reduce__(error)
+    if isinstance(error, BaseExceptionGroup):
+        args = (error.message, list(error.exceptions))  # its `args` are those of the call, which may be others
+    return args, dict(rest[0]) if rest and rest[0] else {}, _slots(error)
+
+
+def rebuild_from_parts(kind: type[BaseException], parts: Parts) -> tuple[Any, ...]:
+    """Return how to rebuild an exception of type `kind` that holds `parts`, as pickle's `__reduce__` does."""
+    args, attributes, slots = parts
+    return make_exception, (kind, args), (attributes, slots), None, None, restore_exception
+
+
+def _native(kind: type[BaseException]) -> type[BaseException]:
+    """Return the built-in class that `kind` derives from."""
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins" and issubclass(base, BaseException))
+
+
+def _slots(error: BaseException) -> dict[str, Any]:
+    found = {}
+    for base in type(error).__mro__:
+        if base.__module__ != "builtins":
+            for name, value in vars(base).items():
+                if isinstance(value, MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # a slot that was not filled
+                        found[name] = value.__get__(error)
+    return found
+
+
+def make_exception(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    """Make an exception with `args`. Called by pickles."""
+    native: Any = _native(kind)
+    error: BaseException = native.__new__(kind, *args)
+    if native.__init__ is not BaseException.__init__:
+        with contextlib.suppress(Exception):  # arguments that the built-in class does not take are kept in `args`
+            native.__init__(error, *args)
+    BaseException.args.__set__(error, args)  # type: ignore[attr-defined]  # a descriptor, which typeshed does not say
+    return error
+
+
+def restore_exception(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Fill in attributes and slots. Called by pickles. The class's own `__setattr__` is not asked: it may refuse."""
+    attributes, slots = state
+    for name, value in {**attributes, **slots}.items():
+        descriptor = next((vars(base)[name] for base in type(error).__mro__ if name in vars(base)), None)
+        if isinstance(descriptor, MemberDescriptorType):  # a slot, or what a built-in keeps
+            descriptor.__set__(error, value)
+        else:
+            error.__dict__[name] = value

@@ -1,0 +1,71 @@
+"""A client that is killed at a point of opening a pool. The points are the things that it does outside of itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+__all__ = ["count_points", "has_ended", "kill_at"]
+
+ROOT = str(Path(__file__).parents[1])
+
+SCRIPT = """
+import os, sys
+
+at, seen = int(sys.argv[1]), 0
+does = {{"subprocess.Popen", "socket.bind", "socket.connect", "os.mkdir", "os.rename", "os.remove", "sqlite3.connect"}}
+
+def note(event, args):
+    global seen
+    writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
+    if writes or event in does:
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), 9)
+
+import skyward as sky
+sys.addaudithook(note)
+with sky.Compute({options}, name="doomed"):
+    points = seen
+    if not at:
+        print(points, flush=True)
+"""
+
+
+def count_points(options: str, env: Mapping[str, str]) -> int:
+    """Return how many points there are from the first step of opening a pool of these options to its last."""
+    command = [sys.executable, "-c", SCRIPT.format(options=options), "0"]
+    done = subprocess.run(command, env=_environment(env), capture_output=True, text=True, check=True, timeout=60)
+    return int(done.stdout)
+
+
+def kill_at(point: int, options: str, env: Mapping[str, str]) -> str:
+    """Kill a client at a point; the mark by which the processes that it has started are known.
+
+    From one run to the next there are a few points more or less: one that opens the pool in fewer closes it then.
+    """
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-c", SCRIPT.format(options=options), str(point)]
+    done = subprocess.run(command, env={**_environment(env), "KILLED_CLIENT": mark}, check=False, timeout=60)
+    assert done.returncode in (-signal.SIGKILL, 0)
+    return mark
+
+
+def has_ended(mark: str) -> bool:
+    """Return whether no process of this machine is left that a killed client has started."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("KILLED_CLIENT") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                return False
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return True
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": ROOT, **env}

@@ -1,0 +1,207 @@
+"""The options `console` and `logging`: what a script's user sees on a pipe, on a terminal and in the log."""
+
+import logging
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.reporting.log import log_path
+from tests.local import tasks
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+SCRIPT = """
+import logging, sys
+import skyward as sky
+
+@sky.function
+def work(seconds):
+    import time
+    print("from a task")
+    time.sleep(seconds)
+    return seconds
+
+if __name__ == "__main__":
+    with sky.Compute(nodes=2, name="p", {options}) as pool:
+        print("begun, ", end="", flush=True)
+        print("result", work({seconds}) >> pool, flush=True)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory of the test's own, for its log."""
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path
+
+
+def piped(home: Path, options: str = "", before: str = "") -> subprocess.CompletedProcess[str]:
+    script = home / "script.py"
+    script.write_text(before + SCRIPT.format(options=options, seconds=0))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "result 0\n" in done.stdout
+    return done
+
+
+MINIMAL = re.compile(
+    r"skyward: pool 'p': starting 2 nodes \(local\)\n"
+    r"skyward: pool 'p': ready with [12] nodes? after \d+\.\d s\n"
+    r"(?:skyward: pool 'p': node \d is ready .*\n)?"
+    r"skyward: pool 'p': closed after \d+\.\d s: 1 task done\n"
+)
+
+
+def test_without_a_terminal_the_console_is_a_few_lines_and_the_log_has_every_event(home: Path) -> None:
+    configured = "import logging; logging.basicConfig(level=logging.WARNING)\n"
+    done = piped(home, before=configured)
+    assert MINIMAL.fullmatch(done.stderr), done.stderr
+    assert done.stdout == "begun, from a task\nresult 0\n"
+    path = home / "data" / "logs" / "skyward.log"
+    log = re.sub(r"\d+ skyward\.events: pool 'p': ", "", path.read_text())
+    for part in ("looking for offers", "node 1 started phase 'worker'", "node 0 is ready after", "closed after"):
+        assert f"INFO    {part}" in log
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_silent_console_leaves_what_tasks_print_and_without_logging_there_is_no_file(home: Path) -> None:
+    done = piped(home, "console='silent', logging=False")
+    assert (done.stdout, done.stderr) == ("begun, from a task\nresult 0\n", "")
+    assert not (home / "data" / "logs").exists()
+
+
+def test_the_console_log_goes_through_logging(home: Path) -> None:
+    configured = (
+        "import logging; logging.basicConfig(level=logging.INFO, format='%(name)s %(levelname)s %(message)s')\n"
+    )
+    done = piped(home, "console='log', logging=False", configured)
+    assert "skyward.events INFO pool 'p': starting 2 nodes (local)\n" in done.stderr
+    assert "skyward.events INFO pool 'p': closed after" in done.stderr
+    assert not (home / "data" / "logs").exists()
+
+
+class Terminal:
+    """A terminal as far as the console uses one: what stands on it, and what ever stood on it."""
+
+    def __init__(self) -> None:
+        self.lines = [""]
+        self.seen: set[str] = set()
+        self._row = self._column = 0
+        self._saved = (0, 0)
+
+    def feed(self, text: str) -> None:
+        for part in re.findall(r"\x1b\[\d*[A-Za-z]|\x1b.|.", text, re.DOTALL):
+            match part:
+                case "\n" | "\x1bD":
+                    self._row += 1
+                    self.lines.extend([""] * (self._row + 1 - len(self.lines)))
+                case "\r":
+                    self._column = 0
+                case "\x1b[A":
+                    self._row -= 1
+                case "\x1b[B":
+                    self._row += 1
+                case "\x1b7":
+                    self._saved = self._row, self._column
+                case "\x1b8":
+                    self.seen.add(self.lines[self._row])
+                    self._row, self._column = self._saved
+                case "\x1b[2K":
+                    self.lines[self._row] = ""
+                case _:
+                    assert part.isprintable(), repr(part)
+                    line = self.lines[self._row].ljust(self._column)
+                    self.lines[self._row] = line[: self._column] + part + line[self._column + 1 :]
+                    self._column += 1
+
+
+def on_a_terminal(home: Path) -> Terminal:
+    script = home / "script.py"
+    script.write_text(SCRIPT.format(options="", seconds=1))
+    controller, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    process = subprocess.Popen([sys.executable, str(script)], stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    terminal, written = Terminal(), b""
+    while True:
+        try:
+            data = os.read(controller, 65536)
+        except OSError:  # the other end is closed
+            break
+        written += data
+    os.close(controller)
+    assert process.wait(30) == 0
+    terminal.feed(written.decode())
+    return terminal
+
+
+def test_on_a_terminal_a_status_line_comes_and_goes_and_spoils_nothing(home: Path) -> None:
+    terminal = on_a_terminal(home)
+    assert "skyward: pool 'p': 2/2 nodes ready, 1 running, 0 queued, 0 done" in terminal.seen
+    text = "\n".join(terminal.lines)
+    assert "begun, from a task\nresult 1\n" in text
+    assert MINIMAL.fullmatch("".join(f"{line}\n" for line in terminal.lines if line.startswith("skyward: ")))
+    assert "running" not in text
+
+
+# In this process.
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    logger = logging.getLogger("skyward")
+    before = list(logger.handlers), logger.level, list(logging.getLogger().handlers)
+    yield
+    assert (list(logger.handlers), logger.level, list(logging.getLogger().handlers)) == before
+
+
+@pytest.mark.usefixtures("handlers")
+def test_pools_share_one_handler_and_take_it_away(home: Path) -> None:
+    logger = logging.getLogger("skyward")
+    before = len(logger.handlers)
+    with sky.Compute(nodes=1, name="outer") as outer:
+        there = len(logger.handlers)
+        assert there > before
+        with sky.Compute(nodes=1, name="inner") as inner:
+            assert len(logger.handlers) == there
+            assert tasks.add(1, 1) >> inner == 2
+        assert tasks.add(1, 1) >> outer == 2
+    lines = log_path().read_text().splitlines()
+    assert sum("pool 'inner': closed" in line for line in lines) == 1
+    assert sum("pool 'outer': closed" in line for line in lines) == 1
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_pool_that_fails_to_open_takes_its_handler_away(home: Path) -> None:
+    with pytest.raises(sky.ProvisioningError):
+        sky.Compute(nodes=1, provider=sky.Local(fail_rate=1)).open()
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "data").mkdir()
+    (home / "data" / "logs").write_text("in the way")
+    with sky.Compute(nodes=1) as pool:
+        assert tasks.add(1, 1) >> pool == 2
+    assert "skyward.log cannot be written" in capsys.readouterr().err
+
+
+def test_losses_and_decisions_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with sky.Compute(nodes=(1, 2), name="p") as pool:
+        stream = pool.events(sky.events.NodeReady)
+        pool.resize(2)
+        stream.get(30)
+        os.kill(pool.start(tasks.pid(), on=1).future.result(30), signal.SIGKILL)
+        stream.get(30)
+    err = capsys.readouterr().err
+    assert "skyward: pool 'p': 1 -> 2 nodes: resized to 2\n" in err
+    assert re.search(r"skyward: pool 'p': warning: node 1 was lost: .*SIGKILL.*; replacing it\n", err)
+    assert len(re.findall(r"skyward: pool 'p': node 1 is ready after .* \(2 of 2 nodes\)\n", err)) == 2

@@ -1,0 +1,163 @@
+"""Pools whose providers have catalogues: which machines are asked for, and what is said of the rest."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward.errors import ProvisioningError
+from skyward.provider import Cluster, Instance, InstanceType, Offer, Provider
+from skyward.specs import Spec
+
+ASKED: list[tuple[str, str, str]] = []
+"""Of every request for machines: the provider, the type, and the market."""
+
+PREPARED: list[str] = []
+"""The provider of every place that was prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Local nodes that are sold under a catalogue. Markets in `sold_out` give none."""
+
+    name: str
+    listed: tuple[Offer, ...] = ()
+    sold_out: tuple[str, ...] = ()
+    error: str = ""
+    unprepared: str = ""
+
+    def create_provider(self) -> Provider:
+        return _Catalogue(self, sky.Local().create_provider())
+
+
+class _Catalogue:
+    def __init__(self, settings: Catalogue, local: Any) -> None:
+        self._settings = settings
+        self._local = local
+        self.get_instance, self.find = local.get_instance, local.find
+        self.terminate, self.teardown = local.terminate, local.teardown
+
+    async def offers(self) -> AsyncIterator[Offer]:
+        for offer in self._settings.listed:
+            yield offer
+        if self._settings.error:
+            raise OSError(self._settings.error)
+
+    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+        PREPARED.append(self._settings.name)
+        if self._settings.unprepared:
+            raise ProvisioningError(self._settings.unprepared)
+        prepared: Cluster = await self._local.prepare(spec, offer, pool)
+        return prepared
+
+    async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
+        market = cluster.spec.allocation
+        ASKED.append((self._settings.name, cluster.offer.instance_type.name, market))
+        if market in self._settings.sold_out:
+            raise ProvisioningError("no capacity")
+        found: tuple[Cluster, Sequence[Instance]] = await self._local.provision(cluster, count)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked() -> None:
+    ASKED.clear()
+    PREPARED.clear()
+
+
+def offer(name: str, spot: float | None, on_demand: float | None, vcpus: float = 8, **details: Any) -> Offer:
+    return Offer(name, InstanceType(name, vcpus, 32), spot, on_demand, **details)
+
+
+@sky.function
+def one() -> int:
+    return 1
+
+
+def test_spot_is_asked_first_and_on_demand_when_there_is_none() -> None:
+    listed = (offer("dear", 3.0, 1.0), offer("cheap", 2.0, 5.0))
+    with sky.Compute(provider=Catalogue("cloud", listed)) as pool:
+        assert one() >> pool == 1
+    assert ASKED == [("cloud", "cheap", "spot")]
+    ASKED.clear()
+    PREPARED.clear()
+    with sky.Compute(provider=Catalogue("cloud", listed, sold_out=("spot",))) as pool:
+        assert one() >> pool == 1
+        assert pool.snapshot().nodes[0].hourly_price == 1.0
+    assert [market for _, _, market in ASKED] == ["spot", "spot", "on-demand"]
+    assert ASKED[-1] == ("cloud", "dear", "on-demand")
+
+
+def test_cheapest_of_several_providers_is_by_the_hour_and_one_that_fails_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    specs = [
+        Spec(provider=Catalogue("hourly", (offer("h", None, 2.0),)), vcpus=4),
+        Spec(provider=Catalogue("secondly", (offer("s", None, 0.001, billing_unit="second"),)), vcpus=4),
+        Spec(provider=Catalogue("small", (offer("tiny", None, 0.01, vcpus=2),)), vcpus=4),
+        Spec(provider=Catalogue("broken", (offer("b", None, 0.02),), error="401 Unauthorized"), vcpus=4),
+    ]
+    with sky.Compute(*specs) as pool:
+        assert one() >> pool == 1
+    assert ASKED == [("hourly", "h", "on-demand")]
+    said = "Provider 'broken' is left out, because it did not list its offers: 401 Unauthorized."
+    assert said in capsys.readouterr().err
+
+
+def test_nothing_is_asked_for_where_nothing_fits() -> None:
+    spec = Spec(provider=Catalogue("cloud", (offer("m", None, 9.0),)), max_hourly_cost=2)
+    with pytest.raises(sky.NoOffersError, match="the nearest, m, costs 9 of at most 2 USD per hour"), sky.Compute(spec):
+        pass
+    assert ASKED == []
+
+
+def test_a_budget_needs_a_known_price() -> None:
+    unpriced = Catalogue("cloud", (offer("m", None, None),))
+    with pytest.raises(sky.NoOffersError, match="budget excludes 1; .* has no known price"):
+        sky.Compute(provider=unpriced, budget=5).__enter__()
+    with sky.Compute(provider=unpriced) as pool:
+        assert one() >> pool == 1
+        with pytest.raises(sky.UsageError, match="may have nodes at cloud m on-demand, whose price is not known"):
+            pool.set_budget(5)
+        assert pool.snapshot().budget is None
+        pool.set_budget(None)
+
+
+def test_a_place_that_cannot_be_prepared_is_named_and_the_next_one_is_taken(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    broken = Spec(provider=Catalogue("cheap", (offer("m", None, 1.0),), unprepared="no quota"))
+    with sky.Compute(broken, Spec(provider=Catalogue("dear", (offer("m", None, 2.0),)))) as pool:
+        assert one() >> pool == 1
+    assert ASKED == [("dear", "m", "on-demand")]
+    assert "cheap m on-demand is tried last, because it could not be prepared: no quota." in (capfd.readouterr().err)
+    with pytest.raises(ProvisioningError, match="no quota"):
+        sky.Compute(broken).open()
+
+
+def test_providers_of_one_name_with_other_settings_are_alternatives() -> None:
+    full, free = (Catalogue("cloud", (offer("m", None, 1.0),), sold_out=sold) for sold in (("on-demand",), ()))
+    with sky.Compute(Spec(provider=full), Spec(provider=free)) as pool:
+        assert one() >> pool == 1
+    assert len(ASKED) == 2
+
+
+def test_a_provider_that_refuses_is_asked_once_however_many_places_it_has() -> None:
+    many = tuple(offer(f"m{number}", 0.1, 0.2) for number in range(20))
+    broken = Catalogue("cheap", many, unprepared="no quota")
+    with sky.Compute(Spec(provider=broken), Spec(provider=Catalogue("dear", (offer("m", None, 2.0),)))) as pool:
+        assert one() >> pool == 1
+    assert PREPARED == ["cheap", "dear"]
+    assert ASKED == [("dear", "m", "on-demand")]
+
+
+def test_alternatives_of_one_provider_share_its_places() -> None:
+    provider = Catalogue(
+        "cloud", tuple(offer(f"m{number}", None, 1.0 + number) for number in range(12)), ("on-demand",)
+    )
+    specs = Spec(provider=provider, vcpus=4), Spec(provider=provider, memory_gb=16)
+    with pytest.raises(ProvisioningError, match="no capacity"):
+        sky.Compute(*specs, max_provision_attempts=3, provision_retry_delay=0.01).open()
+    assert [kind for _, kind, _ in ASKED[:3]] == ["m0", "m1", "m2"]

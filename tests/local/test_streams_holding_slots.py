@@ -1,0 +1,213 @@
+"""Streams that hold the slots which their reader waits for: refused in a moment, and no false alarm."""
+
+import gc
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward.control import deadlock
+from skyward.control.streams import RemoteIterator
+from skyward.wire.flow import WINDOW
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+MANY = 5000
+"""More elements than may be under way: the generator pauses until they are read."""
+
+
+@pytest.fixture(autouse=True)
+def _fast_looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(deadlock, "_EVERY", 0.1)
+    gc.disable()  # a stream has to be closed as the error leaves the loop, and not when garbage is collected
+    yield
+    gc.enable()
+
+
+@pytest.fixture(scope="module", params=["thread", "process"])
+def one_slot(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
+    deadlock._EVERY, before = 0.1, deadlock._EVERY
+    with sky.Compute(nodes=1, worker=sky.Worker(executor=request.param)) as pool:
+        yield pool
+    deadlock._EVERY = before
+
+
+def in_a_loop(pool: sky.Compute, body: Callable[[int], object]) -> None:
+    for number in tasks.count(MANY) >> pool:
+        body(number)
+
+
+def alternately(pool: sky.Compute) -> None:
+    for _ in zip(tasks.count(MANY) >> pool, tasks.count(MANY) >> pool, strict=True):
+        pass
+
+
+def mixed_sizes(pool: sky.Compute) -> None:
+    for _ in tasks.small_then_large(WINDOW - 96) >> pool:
+        tasks.add(1, 1) >> pool
+
+
+SHAPES: dict[str, Callable[[sky.Compute], object]] = {
+    "a call": lambda pool: in_a_loop(pool, lambda x: tasks.add(x, 1) >> pool),
+    "a future": lambda pool: in_a_loop(pool, lambda x: (tasks.add(x, 1) > pool).result()),
+    "a broadcast": lambda pool: in_a_loop(pool, lambda x: tasks.add(x, 1) @ pool),
+    "a group": lambda pool: in_a_loop(pool, lambda x: (tasks.add(x, 1) & tasks.add(x, 2)) >> pool),
+    "a future of a group": lambda pool: in_a_loop(pool, lambda x: (sky.gather(tasks.add(x, 1)) > pool).result()),
+    "a gather that streams": lambda pool: in_a_loop(
+        pool, lambda x: list(sky.gather(tasks.add(x, 1), tasks.add(x, 2), stream=True, ordered=False) >> pool)
+    ),
+    "two streams": alternately,
+    "a pipeline": lambda pool: tasks.total(tasks.count(MANY) >> pool) >> pool,
+    "a large element after small ones": mixed_sizes,
+    "a chain of pipelines": lambda pool: tasks.total(tasks.plus_one(tasks.count(MANY) >> pool) >> pool) >> pool,
+    "a pipeline behind a generator": lambda pool: tasks.total(x + 1 for x in tasks.count(MANY) >> pool) >> pool,
+    "a mapped pipeline": lambda pool: tasks.total(map(abs, tasks.count(MANY) >> pool)) >> pool,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_task_that_only_its_streams_keep_from_starting_is_refused(one_slot: sky.Compute, shape: str) -> None:
+    with pytest.raises(sky.SlotsHeldError, match=r"\(\) can never start: the slots of pool '.*' are held by streams"):
+        SHAPES[shape](one_slot)
+    assert tasks.add(1, 1) >> one_slot == 2, "the stream was closed as the error left the loop"
+
+
+def with_calls(pool: sky.Compute) -> int:
+    """Return the sum of a stream, and send every thousandth element to a task."""
+    return sum(number if number % 1000 else tasks.add(number, 0) >> pool for number in tasks.count(MANY) >> pool)
+
+
+def test_stream_with_a_free_slot_beside_it_goes_on(pool: sky.Compute) -> None:
+    assert with_calls(pool) == sum(range(MANY))
+
+
+def test_streams_that_hold_every_slot_are_found_and_pinned_tasks_too() -> None:
+    with sky.Compute(nodes=2) as pool:
+        with pytest.raises(sky.SlotsHeldError):
+            for one, two in zip(tasks.count(MANY) >> pool, tasks.count(MANY) >> pool, strict=True):
+                tasks.add(one, two) >> pool
+        with pytest.raises(sky.SlotsHeldError):
+            in_a_loop(pool, lambda x: tasks.add(x, 1) @ pool)
+
+
+def test_short_stream_ends_by_itself(one_slot: sky.Compute) -> None:
+    assert [tasks.add(number, 0) >> one_slot for number in tasks.count(20) >> one_slot] == list(range(20))
+
+
+def test_slow_reader_on_another_thread_is_waited_for(one_slot: sky.Compute) -> None:
+    go_on = threading.Event()
+    stream = iter(tasks.count(MANY) >> one_slot)
+    first: list[int] = []
+    rest: list[int] = []
+
+    def read() -> None:
+        first.append(next(stream))
+        go_on.wait(30)
+        rest.extend(stream)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    waiting = tasks.add(1, 1) > one_slot
+    with pytest.raises(TimeoutError):
+        waiting.result(1)
+    answers: list[Any] = []
+    blocked = threading.Thread(target=lambda: answers.append(waiting.result()))
+    blocked.start()
+    blocked.join(0.5)
+    assert blocked.is_alive()
+    go_on.set()
+    blocked.join(30)
+    reader.join(30)
+    assert (answers, first + rest) == ([2], list(range(MANY)))
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, object]]:
+    """What each look has found; one task in two of them in a row would be ended."""
+    found: list[dict[int, object]] = []
+    look = deadlock.DeadlockDetector.look
+
+    def noted(self: deadlock.DeadlockDetector, plane: Any) -> dict[int, object]:
+        found.append(result := look(self, plane))
+        return result
+
+    monkeypatch.setattr(deadlock.DeadlockDetector, "look", noted)
+    return found
+
+
+def test_unread_stream_handed_to_another_thread_is_only_warned_about(
+    one_slot: sky.Compute, wait_for: Wait, looks: list[dict[int, object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    wait_for(lambda: looks, "a look after which a warning of an earlier test is given again")
+    read = threading.Event()
+    with caplog.at_level(logging.WARNING), ThreadPoolExecutor(2) as threads:
+        handed: list[Iterator[int]] = []
+
+        def start_and_call() -> int:
+            handed.append(tasks.count(MANY) >> one_slot)
+            return tasks.add(1, 1) >> one_slot
+
+        called = threads.submit(start_and_call)
+        total = threads.submit(lambda: read.wait(30) and sum(handed[0]))
+        try:
+            wait_for(lambda: called.done() or "streams that wait to be read hold all slots" in caplog.text, "a warning")
+            before = len(looks)
+            wait_for(lambda: called.done() or len(looks) >= before + 4, "four looks more")
+            assert not any(looks)
+        finally:
+            read.set()
+        assert (called.result(30), total.result(30)) == (2, sum(range(MANY)))
+
+
+def test_generator_that_has_filled_the_window_and_goes_on_is_waited_for(
+    one_slot: sky.Compute, wait_for: Wait, looks: list[dict[int, object]], tmp_path: Path
+) -> None:
+    marker = tmp_path / "go on"
+    arrived = threading.Event()
+
+    def read_and_call() -> tuple[int, int]:
+        stream = tasks.count_then_wait(WINDOW, str(marker)) >> one_slot
+        assert isinstance(stream, RemoteIterator)
+        first = next(stream)
+        wait_for(lambda: stream.buffer.received == WINDOW, "the whole window")
+        arrived.set()
+        answer = tasks.add(1, 1) >> one_slot
+        return answer, first + sum(stream)
+
+    with ThreadPoolExecutor(1) as threads:
+        called = threads.submit(read_and_call)
+        try:
+            assert arrived.wait(30)
+            before = len(looks)
+            wait_for(lambda: called.done() or len(looks) >= before + 4, "four looks")
+            assert not any(looks)
+        finally:
+            marker.touch()
+        assert called.result(30) == (2, sum(range(WINDOW)))
+
+
+def test_pool_that_can_grow_does_so() -> None:
+    with sky.Compute(nodes=(1, 2)) as pool:
+        assert with_calls(pool) == sum(range(MANY))
+
+
+def test_default_timeout_does_not_limit_a_stream_and_its_own_does() -> None:
+    with sky.Compute(nodes=1, default_compute_timeout=0.3) as pool:
+        with pytest.raises(sky.TaskTimeoutError):
+            tasks.sleep(20) >> pool
+        stream = tasks.count(MANY) >> pool
+        assert next(stream) == 0
+        threading.Event().wait(0.6)
+        assert sum(stream) == sum(range(MANY))
+        limited = tasks.count(MANY).with_timeout(0.3) >> pool
+        next(limited)
+        threading.Event().wait(0.6)
+        with pytest.raises(sky.TaskTimeoutError):
+            list(limited)

@@ -1,0 +1,66 @@
+"""Tasks that can never start, because streams hold the slots and their readers wait for these tasks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyward.control.circular import never_start
+
+pytestmark = pytest.mark.unit
+
+ME, OTHER = 101, 102
+"""Threads."""
+
+
+def test_reader_waits_for_a_task_that_its_own_stream_keeps_from_starting() -> None:
+    assert never_start({0: [1]}, {2: [0]}, {1: ME}, {ME: {2}}) == {2}
+
+
+def test_reader_that_does_not_wait_reads_on() -> None:
+    assert never_start({0: [1]}, {2: [0]}, {1: OTHER}, {ME: {2}}) == set()
+
+
+def test_stream_that_is_not_paused_may_end() -> None:
+    assert never_start({0: [1]}, {2: [0]}, {}, {ME: {2}}) == set()
+
+
+def test_another_task_that_holds_a_slot_will_end() -> None:
+    assert never_start({0: [1, 3]}, {2: [0]}, {1: ME}, {ME: {2}}) == set()
+    assert never_start({0: [1], 1: [3]}, {2: [0, 1]}, {1: ME}, {ME: {2}}) == set()
+
+
+def test_task_pinned_to_the_node_of_the_stream_cannot_use_another() -> None:
+    assert never_start({0: [1], 1: []}, {2: [0], 3: [1]}, {1: ME}, {ME: {2, 3}}) == {2}
+
+
+def test_two_readers_that_wait_for_each_others_slots() -> None:
+    holders, readers = {0: [1], 1: [2]}, {1: ME, 2: OTHER}
+    assert never_start(holders, {3: [0, 1], 4: [0, 1]}, readers, {ME: {3}, OTHER: {4}}) == {3, 4}
+    assert never_start(holders, {3: [0, 1]}, readers, {ME: {3}, OTHER: {5}}) == set(), "task 5 runs, and ends"
+
+
+def test_task_without_a_node_that_fits_waits_for_one() -> None:
+    assert never_start({0: [1]}, {2: []}, {1: ME}, {ME: {2}}) == set()
+
+
+tasks = st.integers(1, 8)
+ranks = st.integers(0, 2)
+
+
+@given(
+    st.dictionaries(ranks, st.sets(tasks, max_size=3), max_size=3),
+    st.dictionaries(st.integers(9, 12), st.sets(ranks), max_size=4),
+    st.dictionaries(tasks, st.integers(101, 103)),
+    st.dictionaries(st.integers(101, 103), st.sets(st.integers(1, 12), max_size=4)),
+)
+def test_each_task_found_is_waited_for_by_a_reader_of_every_stream_that_blocks_it(
+    holders: dict[int, set[int]],
+    waiting: dict[int, set[int]],
+    readers: dict[int, int],
+    blocked: dict[int, set[int]],
+) -> None:
+    found = never_start(holders, waiting, readers, blocked)
+    for task in found:
+        for rank in waiting[task]:
+            assert holders[rank]
+            assert all(blocked[readers[held]] & found for held in holders[rank])

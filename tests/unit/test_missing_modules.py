@@ -1,0 +1,58 @@
+"""What the client says about a module that a node lacks."""
+
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.control.missing import with_fix
+
+
+def fix(module: str) -> str:
+    told = str(with_fix(sky.MissingModuleError(f"module {module!r} is not installed on node 0", name=module)))
+    return told.removeprefix(f"module {module!r} is not installed on node 0; ")
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ("my_module_here.py", "./my_module_here.py"),
+        ("my_module_here/__init__.py", "./my_module_here"),
+        ("my_module_here/part.py", "./my_module_here"),
+    ],
+)
+def test_own_module_is_named_with_its_path_and_never_with_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("")
+    monkeypatch.chdir(tmp_path)
+    for module in ("my_module_here", "my_module_here.part"):
+        assert fix(module) == (
+            f"it is your own, {shown}: import it at the top of the script or notebook, so that it travels with the "
+            f"function, or send it with Image(includes=[{shown!r}])"
+        )
+
+
+def test_own_module_elsewhere_on_the_import_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere_of_mine.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert f"send it with Image(includes=['{tmp_path}/elsewhere_of_mine.py'])" in fix("elsewhere_of_mine")
+
+
+def test_installed_distribution_is_suggested_by_its_own_name() -> None:
+    assert (
+        fix("cloudpickle.pickle")
+        == "add it with `--pip cloudpickle` on the cell, or Image(pip=['cloudpickle']) in code"
+    )
+    assert fix("dateutil").startswith("add it with `--pip python-dateutil` on the cell")
+    assert fix("cv2").startswith("add it with `--pip opencv-python-headless` on the cell")
+
+
+def test_unknown_module_gets_a_hedge() -> None:
+    assert fix("mdoule_with_typo").startswith("nothing here brings it either, so check the name first; if the package ")
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    error = ValueError("x")
+    assert with_fix(error) is error

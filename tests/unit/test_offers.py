@@ -1,0 +1,357 @@
+"""The choice among offers: filters, prices per hour, the order, and providers that fail."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skyward as sky
+from skyward.accelerators import describe, names
+from skyward.control.offered import Found, find_offers
+from skyward.offers import Asked, Candidate, excluded_by, no_offer_fits, rank
+from skyward.provider import InstanceType, Offer, Provider
+from skyward.specs import Spec
+
+
+def machine(name: str = "m", vcpus: float = 8, memory_gb: float = 32, **details: Any) -> InstanceType:
+    return InstanceType(name, vcpus, memory_gb, **details)
+
+
+def offer(name: str = "m", spot: float | None = None, on_demand: float | None = 1.0, **details: Any) -> Offer:
+    kind = details.pop("kind", None) or machine(name)
+    return Offer(f"offer-{name}", kind, spot, on_demand, **details)
+
+
+def ranked(spec: Spec, *offers: Offer, **settings: Any) -> list[tuple[str, str]]:
+    ranking = rank([Asked(spec, "cloud", offers)], **settings)
+    return [(one.offer.instance_type.name, one.market) for one in ranking.candidates]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Settings of a provider with a fixed catalogue, an error, or no answer."""
+
+    name: str
+    catalogue: tuple[Offer, ...] = ()
+    error: Exception | None = None
+    hangs: bool = False
+    asked: list[str] = field(default_factory=list, compare=False)
+
+    def create_provider(self) -> Provider:
+        return self  # type: ignore[return-value]  # only its offers are asked for
+
+    async def offers(self) -> AsyncIterator[Offer]:
+        self.asked.append(self.name)
+        for each in self.catalogue:
+            yield each
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+
+
+def found(*specs: Spec, **settings: Any) -> Found:
+    return asyncio.run(find_offers(specs, settings.pop("selection", "cheapest"), **settings))
+
+
+# --- filters ---
+
+
+@pytest.mark.parametrize(
+    ("fields", "fits", "does_not"),
+    [
+        ({"vcpus": 4}, machine(vcpus=4), machine(vcpus=3.9)),
+        ({"memory_gb": 16}, machine(memory_gb=64), machine(memory_gb=15)),
+        ({"architecture": "arm64"}, machine(architecture="arm64"), machine()),
+        (
+            {"accelerator": "A100:4"},
+            machine(accelerator="NVIDIA A100-SXM4-80GB", accelerator_count=8),
+            machine(accelerator="A100-80GB", accelerator_count=2),
+        ),
+        ({"accelerator": "A100"}, machine(accelerator="A100", accelerator_count=1), machine(accelerator="A100-40GB")),
+        ({"accelerator": "A10"}, machine(accelerator="A10"), machine(accelerator="A10G")),
+        ({"accelerator": "T4"}, machine(accelerator="nvidia-tesla-t4"), machine()),
+        ({"accelerator": "V100-32GB"}, machine(accelerator="V100-32GB"), machine(accelerator="Tesla V100-SXM2-16GB")),
+        ({"accelerator": "H100-SXM"}, machine(accelerator="H100 SXM5"), machine(accelerator="H100 PCIe")),
+        (
+            {"accelerator": "A100:0.25"},
+            machine(accelerator="A100", accelerator_count=0.5),
+            machine(accelerator="A100", accelerator_count=0.125),
+        ),
+        (
+            {"accelerator": "L40S"},
+            machine(accelerator="L40S", accelerator_memory_gb=44.7),
+            machine(accelerator="L40S", accelerator_memory_gb=24),
+        ),
+        (
+            {"accelerator": sky.accelerators.Custom("Fast-9", memory="10GB")},
+            machine(accelerator="Fast 9 12GB"),
+            machine(accelerator="Fast 9 8GB"),
+        ),
+    ],
+)
+def test_amounts_of_a_spec_are_minimums(fields: dict[str, Any], fits: InstanceType, does_not: InstanceType) -> None:
+    spec = Spec(**fields)
+    assert ranked(spec, offer(kind=fits)) == [("m", "on-demand")]
+    assert ranked(spec, offer(kind=does_not)) == []
+
+
+def test_region_is_compared_without_case() -> None:
+    spec = Spec(region="EU-West-1")
+    assert ranked(spec, offer("near", region="eu-west-1"), offer("far", region="us-east-1")) == [("near", "on-demand")]
+
+
+def test_unknown_hardware_excludes_nothing() -> None:
+    spec = Spec(vcpus=64, memory_gb=512, accelerator="A100:8", region="here")
+    assert ranked(spec, offer(kind=machine(vcpus=0, memory_gb=0, accelerator="")))
+
+
+def test_filter_applies_only_to_fields_that_the_provider_acts_on() -> None:
+    ranking = rank([Asked(Spec(vcpus=64), "local", [offer()], frozenset())])
+    assert len(ranking.candidates) == 1
+
+
+def test_models_of_the_catalogue_are_recognised_in_the_spellings_of_vendors() -> None:
+    for name in names():
+        words = name.replace("_", " ")
+        for text in (name, words.lower(), f"NVIDIA {words}", f"8x {words} 80GB", f"{name.replace('_', '-')}:4"):
+            assert describe(text).model == name
+
+
+@given(st.text(max_size=40))
+def test_any_name_of_an_accelerator_is_described(text: str) -> None:
+    assert describe(describe(text).model).model is not None
+
+
+# --- prices ---
+
+
+def test_prices_are_compared_per_hour() -> None:
+    second = offer("second", on_demand=0.001, billing_unit="second")  # 3.60 per hour
+    minute = offer("minute", on_demand=0.05, billing_unit="minute")  # 3.00 per hour
+    hour = offer("hour", on_demand=3.3)
+    assert [name for name, _ in ranked(Spec(), second, minute, hour)] == ["minute", "hour", "second"]
+    assert [name for name, _ in ranked(Spec(max_hourly_cost=3.4), second, minute, hour)] == ["minute", "hour"]
+    places = [each.place for each in found(Spec(provider=Cloud("cloud", (second, minute, hour)))).offered]
+    assert [place.hourly_price for place in places] == pytest.approx([3.0, 3.3, 3.6])
+
+
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), -1.0])
+def test_price_that_is_no_amount_counts_as_unknown(price: float) -> None:
+    assert offer(on_demand=price).hourly_price("on-demand") is None
+
+
+def test_unknown_price_comes_last_and_fits_no_limit() -> None:
+    unknown, dear = offer("unknown", on_demand=None), offer("dear", on_demand=90.0)
+    assert ranked(Spec(), unknown, dear) == [("dear", "on-demand"), ("unknown", "on-demand")]
+    assert ranked(Spec(max_hourly_cost=100), unknown, dear) == [("dear", "on-demand")]
+    assert ranked(Spec(), unknown, dear, priced=True) == [("dear", "on-demand")]
+    assert ranked(Spec(allocation="spot"), unknown) == []
+
+
+def test_limit_applies_to_the_market_that_would_be_used() -> None:
+    both = offer(spot=1.0, on_demand=4.0)
+    assert ranked(Spec(max_hourly_cost=2), both) == [("m", "spot")]
+    assert ranked(Spec(max_hourly_cost=2, allocation="on-demand"), both) == []
+    assert ranked(Spec(max_hourly_cost=2, allocation="spot"), both) == [("m", "spot")]
+
+
+# --- allocation and selection ---
+
+
+@pytest.mark.parametrize(
+    ("allocation", "order"),
+    [
+        ("spot-if-available", [("b", "spot"), ("a", "spot"), ("a", "on-demand"), ("b", "on-demand")]),
+        ("spot", [("b", "spot"), ("a", "spot")]),
+        ("on-demand", [("a", "on-demand"), ("b", "on-demand")]),
+        ("cheapest", [("a", "on-demand"), ("b", "spot"), ("a", "spot"), ("b", "on-demand")]),
+    ],
+)
+def test_allocation_decides_the_order_of_markets(allocation: Any, order: list[tuple[str, str]]) -> None:
+    offers = [offer("a", spot=3.0, on_demand=1.0), offer("b", spot=2.0, on_demand=4.0)]
+    assert ranked(Spec(allocation=allocation), *offers) == order
+
+
+def test_spot_offers_never_crowd_out_the_on_demand_ones_that_a_group_falls_back_on() -> None:
+    catalogue = tuple(offer(f"m{number:02}", spot=1.0 + number, on_demand=100.0 + number) for number in range(30))
+    markets = [each.place.market for each in found(Spec(provider=Cloud("cloud", catalogue))).offered]
+    assert markets == ["spot"] * 8 + ["on-demand"] * 8
+
+
+def test_the_chosen_market_is_what_the_provider_is_asked_for() -> None:
+    spec = Spec(provider=Cloud("cloud", (offer(spot=1.0, on_demand=2.0),)))
+    assert [each.spec.allocation for each in found(spec).offered] == ["spot", "on-demand"]
+
+
+def test_first_takes_the_first_spec_with_an_offer_and_asks_no_further() -> None:
+    none, dear, cheap = Cloud("none"), Cloud("dear", (offer(on_demand=9.0),)), Cloud("cheap", (offer(on_demand=1.0),))
+    specs = [Spec(provider=each) for each in (none, dear, cheap)]
+    assert [each.place.provider for each in found(*specs, selection="first").offered] == ["dear"]
+    assert cheap.asked == []
+    assert [each.place.provider for each in found(*specs).offered] == ["cheap", "dear"]
+
+
+def test_ties_are_settled_by_name() -> None:
+    offers = [offer("c"), offer("a"), offer("b", region="x")]
+    assert [name for name, _ in ranked(Spec(), *offers)] == ["a", "b", "c"]
+
+
+# --- providers that fail ---
+
+
+def test_a_provider_that_fails_is_left_out_and_named() -> None:
+    good = Spec(provider=Cloud("good", (offer(),)))
+    bad = Spec(provider=Cloud("bad", (offer(on_demand=0.1),), OSError("401 Unauthorized\nsecret body")))
+    for specs in ((bad, good), (good, bad)):
+        result = found(*specs)
+        assert [each.place.provider for each in result.offered] == ["good"]
+        assert result.notes == ("Provider 'bad' is left out, because it did not list its offers: 401 Unauthorized.",)
+    assert [each.place.provider for each in found(bad, good, selection="first").offered] == ["good"]
+
+
+def test_a_provider_that_does_not_answer_is_left_out() -> None:
+    slow = Spec(provider=Cloud("slow", (offer(on_demand=0.1),), hangs=True))
+    result = found(slow, Spec(provider=Cloud("good", (offer(),))), within=0.05)
+    assert [each.place.provider for each in result.offered] == ["good"]
+    assert result.notes == (
+        "Provider 'slow' is left out, because it did not list its offers: it did not list its offers within 0.05 s.",
+    )
+
+
+def test_when_all_providers_fail_the_error_names_each() -> None:
+    specs = [
+        Spec(provider=Cloud("a", error=OSError("no route"))),
+        Spec(provider=Cloud("b", error=ValueError("bad key"))),
+    ]
+    with pytest.raises(sky.NoOffersError) as caught:
+        found(*specs)
+    assert str(caught.value) == (
+        "No offer fits the spec: provider 'a' did not list its offers (no route); provider 'b' did not list its offers "
+        "(bad key); check the settings of the provider and the network, or name another provider."
+    )
+
+
+def test_the_error_of_the_only_provider_keeps_its_type() -> None:
+    with pytest.raises(sky.SpecError, match="give a port"):
+        found(Spec(provider=Cloud("a", error=sky.SpecError("give a port"))))
+
+
+def test_when_nothing_fits_the_error_counts_by_filter_and_names_the_nearest() -> None:
+    offers = (
+        offer("cpu"),
+        offer("t4", kind=machine("t4", accelerator="T4", accelerator_count=1)),
+        offer("a100", kind=machine("a100", vcpus=4, accelerator="A100", accelerator_count=1), region="eu"),
+        offer("big", on_demand=50.0, kind=machine("big", accelerator="A100", accelerator_count=8)),
+    )
+    spec = Spec(provider=Cloud("cloud", offers), accelerator="A100", vcpus=8, max_hourly_cost=10)
+    with pytest.raises(sky.NoOffersError) as caught:
+        found(spec)
+    assert str(caught.value) == (
+        "No offer fits the spec: of 4 offers from cloud, accelerator excludes 2, vcpus excludes 1, max_hourly_cost "
+        "excludes 1; the nearest, big, costs 50 of at most 10 USD per hour (on-demand); ask for less, pay more, or "
+        "name another provider."
+    )
+
+
+def test_provider_without_offers_is_named() -> None:
+    with pytest.raises(sky.NoOffersError, match="empty has nothing on offer"):
+        found(Spec(provider=Cloud("empty")))
+
+
+# --- properties ---
+
+PRICES = st.none() | st.floats(0, 100) | st.just(float("nan"))
+MACHINES = st.builds(
+    InstanceType,
+    name=st.sampled_from(["a", "b", "c"]),
+    vcpus=st.sampled_from([0, 1, 4, 8]),
+    memory_gb=st.sampled_from([0, 4, 16]),
+    accelerator=st.sampled_from([None, "", "A100", "NVIDIA A100-40GB", "T4", "H100 PCIe"]),
+    accelerator_count=st.sampled_from([0, 0.5, 1, 4]),
+    architecture=st.sampled_from(["x86_64", "arm64"]),
+)
+OFFERS = st.lists(
+    st.builds(
+        Offer,
+        id=st.text(max_size=2),
+        instance_type=MACHINES,
+        spot_price=PRICES,
+        on_demand_price=PRICES,
+        billing_unit=st.sampled_from(["second", "minute", "hour"]),
+        region=st.sampled_from(["", "eu", "us"]),
+    ),
+    max_size=8,
+)
+SPECS = st.builds(
+    Spec,
+    accelerator=st.sampled_from([None, "A100", "A100:4", "H100-SXM", "T4"]),
+    vcpus=st.sampled_from([None, 1, 4]),
+    memory_gb=st.sampled_from([None, 8]),
+    architecture=st.sampled_from([None, "arm64"]),
+    region=st.sampled_from([None, "eu"]),
+    allocation=st.sampled_from(["spot", "on-demand", "spot-if-available", "cheapest"]),
+    max_hourly_cost=st.none() | st.floats(0.01, 1000),
+)
+ASKED = st.lists(st.builds(Asked, SPECS, st.sampled_from(["p", "q"]), OFFERS), min_size=1, max_size=3)
+SELECTIONS = st.sampled_from(["cheapest", "first"])
+
+
+def price(one: Candidate) -> float:
+    return float("inf") if one.hourly_price is None else one.hourly_price
+
+
+@given(ASKED, SELECTIONS, st.booleans())
+def test_every_candidate_meets_every_filter(asked: list[Asked], selection: Any, priced: bool) -> None:
+    ranking = rank(asked, selection, priced=priced)
+    for one in ranking.candidates:
+        spec = asked[one.position].spec
+        assert one.offer in asked[one.position].offers
+        assert not excluded_by(spec, one.offer)
+        kind, wanted = one.offer.instance_type, spec.accelerator
+        assert spec.vcpus is None or kind.vcpus == 0 or kind.vcpus >= spec.vcpus
+        assert spec.architecture in (None, kind.architecture)
+        assert wanted is None or kind.accelerator == "" or describe(kind.accelerator or "none").model == wanted.name
+        assert spec.allocation not in ("spot", "on-demand") or one.market == spec.allocation
+        assert spec.max_hourly_cost is None or price(one) <= spec.max_hourly_cost
+        assert not priced or one.hourly_price is not None
+    for left in ranking.excluded:
+        assert left.reasons
+    assert len(ranking.excluded) <= sum(len(each.offers) for each in asked)
+    if not ranking.candidates:
+        assert str(no_offer_fits(asked, ranking, {})).startswith("No offer fits the spec: ")
+
+
+@given(ASKED, SELECTIONS, st.randoms(use_true_random=False))
+def test_order_does_not_depend_on_how_offers_are_listed(
+    asked: list[Asked], selection: Any, shuffling: random.Random
+) -> None:
+    shuffled = [replace(each, offers=shuffling.sample(each.offers, len(each.offers))) for each in asked]
+    assert repr(rank(shuffled, selection)) == repr(rank(asked, selection))
+
+
+@given(ASKED)
+def test_under_first_earlier_specs_win(asked: list[Asked]) -> None:
+    positions = [one.position for one in rank(asked, "first").candidates]
+    assert positions == sorted(positions)
+
+
+def in_order(candidates: Sequence[Candidate]) -> bool:
+    return [price(one) for one in candidates] == sorted(price(one) for one in candidates)
+
+
+@given(ASKED)
+def test_candidates_are_in_the_order_of_their_hourly_price(asked: list[Asked]) -> None:
+    candidates = rank(asked).candidates
+    preferring = [one for one in candidates if asked[one.position].spec.allocation == "spot-if-available"]
+    others = [one for one in candidates if asked[one.position].spec.allocation != "spot-if-available"]
+    assert in_order(others)
+    for market in ("spot", "on-demand"):
+        assert in_order([one for one in preferring if one.market == market])
+    markets = [one.market for one in preferring if one.hourly_price is not None]
+    assert markets == sorted(markets, reverse=True)  # spot before on-demand

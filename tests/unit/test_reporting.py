@@ -1,0 +1,262 @@
+"""The console and the log: how an option is met, one line for each event, the status line, and the file."""
+
+import asyncio
+import io
+import logging
+import sys
+import typing
+from dataclasses import fields
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skyward import events as ev
+from skyward.control.decisions import DecisionEvent, Inputs
+from skyward.control.snapshot import PoolSnapshot
+from skyward.events.bus import EventBus
+from skyward.reporting import log
+from skyward.reporting.console import Console, style_of
+from skyward.reporting.lines import LOGGED, SHOWN, line_of, money, seconds
+from skyward.reporting.screen import Screen
+
+pytestmark = pytest.mark.unit
+
+DECISION = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 3}, "2 queued")
+VALUES: dict[str, Any] = {
+    "decision": DECISION,
+    "log": ("last line",),
+    "replaced": True,
+    "text": "a note",
+    "reason": "why",
+    "error": "ValueError",
+    "provider": "local",
+    "name": "f",
+    "phase": "deps",
+    "group": "default",
+    "kind": "local vm",
+    "pool": "p",
+}
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def made(kind: type[ev.BaseEvent]) -> ev.BaseEvent:
+    """An event of this kind, with made-up values."""
+    return kind(*(VALUES.get(field.name, 2) for field in fields(kind)))
+
+
+@pytest.mark.parametrize("kind", [k for k in typing.get_args(ev.Event.__value__) if issubclass(k, (*LOGGED, *SHOWN))])
+def test_every_event_that_is_shown_or_logged_is_one_sentence(kind: type[ev.BaseEvent]) -> None:
+    text = line_of(made(kind)).text
+    assert text
+    assert "\n" not in text
+    assert type(made(kind)).__name__ not in text, "the event has no wording of its own"
+
+
+def test_failures_are_warnings() -> None:
+    levels = {kind: line_of(made(kind)).level for kind in (ev.NodeLost, ev.NodeFailed, ev.PoolReady, ev.TaskFailed)}
+    assert levels == {
+        ev.NodeLost: logging.WARNING,
+        ev.NodeFailed: logging.WARNING,
+        ev.PoolReady: logging.INFO,
+        ev.TaskFailed: logging.INFO,
+    }
+
+
+def test_durations_and_money_are_for_people() -> None:
+    assert [seconds(value) for value in (0.04, 59.94, 61, 3725)] == ["0.0 s", "59.9 s", "1 min 1 s", "1 h 2 min"]
+    assert [money(value) for value in (0, 0.0123, 0.5, 1234.5)] == ["$0.00", "$0.0123", "$0.50", "$1,234.50"]
+
+
+@pytest.mark.parametrize(
+    ("option", "terminal", "notebook", "style"),
+    [
+        (True, True, False, "rich"),
+        (True, False, False, "minimal"),
+        (True, False, True, "notebook"),
+        ("rich", True, False, "rich"),
+        ("rich", False, False, "minimal"),
+        ("minimal", True, False, "minimal"),
+        ("minimal", False, True, "minimal"),
+        ("log", True, False, "none"),
+        ("silent", True, False, "none"),
+        (False, True, False, "none"),
+    ],
+)
+def test_how_the_console_is_met_here(
+    option: Any, terminal: bool, notebook: bool, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = SimpleNamespace(kernel=object() if notebook else None)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
+    monkeypatch.setenv("TERM", "xterm")
+    assert style_of(option) == style
+    monkeypatch.setenv("TERM", "dumb")
+    assert style_of(option) != "rich"
+
+
+def shown(style: Any, *happened: ev.BaseEvent) -> list[str]:
+    lines: list[str] = []
+    bus = EventBus("p")
+    Console(style, lambda: None, lines.append).attach(bus)
+    for event in happened:
+        own = [getattr(event, field.name) for field in fields(event)][3:]
+        bus.emit(type(event), *own)
+    bus.end()
+    return lines
+
+
+def test_only_what_is_worth_a_line_has_one() -> None:
+    ready = ev.NodeReady("p", 1, 0.0, 0, 1, 1.0, 1, 2)
+    last = ev.NodeReady("p", 1, 0.0, 1, 2, 1.0, 2, 2)
+    still = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 1}, "nothing to do")
+    held = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 0}, "idle", "it cools down")
+    decisions = [ev.ScalingDecided("p", 1, 0.0, decision) for decision in (DECISION, still, held)]
+    task = ev.TaskQueued("p", 1, 0.0, 1, "f")
+    assert shown("minimal", ready, last, ev.PoolReady("p", 1, 0.0, 2, 1.0), ready, last, task, *decisions) == [
+        "skyward: pool 'p': ready with 2 nodes after 1.0 s\n",
+        "skyward: pool 'p': node 1 is ready after 1.0 s (2 of 2 nodes)\n",
+        "skyward: pool 'p': 1 -> 3 nodes: 2 queued\n",
+    ]
+    assert shown("none", last, made(ev.PoolNote), made(ev.NodeLost)) == []
+
+
+def test_a_notebook_has_notes_and_warnings_only(capsys: pytest.CaptureFixture[str]) -> None:
+    happened = (made(ev.PoolProvisioning), made(ev.PoolNote), made(ev.NodeLost), made(ev.PoolClosed))
+    assert shown("notebook", *happened) == []
+    assert capsys.readouterr().err == "a note\nPool 'p': node 2 was lost: why; replacing it\n"
+
+
+def test_the_status_line_is_there_while_somebody_waits_and_gone_before_anything_else_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("skyward.reporting.console.DRAW_EVERY", 0.001)
+    monkeypatch.setattr("skyward.reporting.console.PATIENCE", 0.0)
+    screen, bus = Screen(), EventBus("p")
+    pool = PoolSnapshot("p", "ready", "local", (), 3, 2, 10, 1, 1, 4, 4, per_hour=7.2, spent=0.5)
+    console = Console("rich", lambda: pool, None, screen)
+    console.attach(bus)
+
+    async def wait_until(what: str) -> None:
+        async with asyncio.timeout(10):
+            while what not in terminal.getvalue():  # noqa: ASYNC110  # nobody tells when the terminal is written to
+                await asyncio.sleep(0.001)
+
+    async def run() -> None:
+        bus.emit(ev.PoolRequesting)
+        with console:
+            await wait_until("pool 'p': 0/4 nodes ready, 2 running, 3 queued, 10 done, 1 failed, $0.50 ($7.20/h)")
+            bus.emit(ev.NodePhaseStarted, 1, 1, "deps")
+            await wait_until("node 1: deps for 0.0 s")
+            screen.write(terminal, "output\n")
+            assert terminal.getvalue().endswith("\x1b[2K\x1b8output\n")
+            await wait_until("output\n\x1bD")
+        assert terminal.getvalue().endswith("\x1b[2K\x1b8")
+        drawn = terminal.getvalue()
+        bus.end()
+        await asyncio.sleep(0.02)
+        assert terminal.getvalue() == drawn
+
+    asyncio.run(run())
+
+
+def test_control_characters_and_long_lines_do_not_reach_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    Screen().draw("a\x1b[31m\nb" + "x" * 100)
+    assert "a?[31m?bxxxxxxxxxxx\x1b8" in terminal.getvalue()
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    return tmp_path / "logs"
+
+
+def test_the_log_begins_a_new_file_when_it_is_full_and_keeps_some(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "LARGEST", 100)
+    monkeypatch.setattr(log, "KEPT", 2)
+    bus = EventBus("p")
+    log.EventLog(file=True).attach(bus)
+    for number in range(5):
+        bus.emit(ev.PoolNote, f"note {number} " + "x" * 100)
+    bus.end()
+    texts = {path.name: path.read_text() for path in directory.iterdir()}
+    assert sorted(texts) == ["skyward.lock", "skyward.log", "skyward.log.1", "skyward.log.2"]
+    assert [
+        number
+        for name in ("skyward.log.2", "skyward.log.1", "skyward.log")
+        for number in range(5)
+        if f"note {number}" in texts[name]
+    ] == [2, 3, 4]
+
+
+def test_the_log_follows_a_file_that_another_process_has_moved(directory: Path) -> None:
+    bus = EventBus("p")
+    log.EventLog(file=True).attach(bus)
+    bus.emit(ev.PoolNote, "before")
+    (directory / "skyward.log").rename(directory / "moved")
+    bus.emit(ev.PoolNote, "after")
+    bus.end()
+    assert "after" in (directory / "skyward.log").read_text()
+    assert "before" in (directory / "moved").read_text()
+
+
+def test_a_record_is_in_the_file_once_and_reaches_who_configured_logging(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for level, reached in ((logging.WARNING, []), (logging.INFO, ["pool 'p': once more"])):
+        bus = EventBus("p")
+        log.EventLog(file=True).attach(bus)
+        caplog.clear()
+        with caplog.at_level(level):
+            bus.emit(ev.PoolNote, "once more")
+        bus.end()
+        assert caplog.messages == reached
+    assert (directory / "skyward.log").read_text().count("once more") == 2
+
+
+def test_warnings_reach_the_screen_as_they_do_without_the_file(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    bus = EventBus("p")
+    log.EventLog(file=True).attach(bus)
+    logging.getLogger("skyward.link").warning("a tunnel broke")
+    logging.getLogger("skyward.link").info("nothing")
+    bus.emit(ev.NodeLost, 1, 1, "killed", True)
+    bus.end()
+    assert capsys.readouterr().err == "a tunnel broke\n"
+    assert "a tunnel broke" in (directory / "skyward.log").read_text()
+
+
+def test_surrogates_and_full_disks_stop_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = EventBus("p")
+    events_log = log.EventLog(file=True)
+    events_log.attach(bus)
+    bus.emit(ev.PoolNote, "odd \udc80 name")
+    assert r"odd \udc80 name" in (directory / "skyward.log").read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(WatchedFileHandler, "emit", full)
+    bus.emit(ev.PoolNote, "lost")
+    monkeypatch.undo()
+    bus.end()

@@ -1,0 +1,62 @@
+"""A slot that runs its tasks in a process of its own."""
+
+import contextlib
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from skyward.instance import InstanceInfo
+from skyward.wire.clock import clock
+from skyward.wire.failure import Failure
+from skyward.wire.messages import Blob, Code, Event, Finished, Payload, Submit
+from skyward.wire.payload import dumps, encode
+from skyward.worker.blobs import BlobStore
+from skyward.worker.jobs import Job
+from skyward.worker.slots import ProcessSlot
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+
+DOUBLED = Code(b"doubled", encode(lambda number: 2 * number, "function").payload, "doubled")
+
+
+@contextlib.contextmanager
+def opened(info: str) -> Iterator[ProcessSlot]:
+    """A slot of node 3, without blobs, whose process is told `info` of its pool."""
+    said: list[Event] = []
+    slot = ProcessSlot(3, 0, said.append, BlobStore(), lambda: info, lambda _: Future())
+    try:
+        yield slot
+    finally:
+        slot.dismiss()
+        slot.close(clock.monotonic() + 20)
+
+
+def job(task: int, call: Payload) -> Job:
+    """A task that doubles a number."""
+    return Job(Submit(task, 0, DOUBLED.digest, call), DOUBLED)
+
+
+def test_task_whose_blob_is_not_there_fails_and_the_next_one_runs() -> None:
+    """An error of the worker itself must not end the thread of its slot, which would leave the task without an end."""
+    with opened(InstanceInfo(node=3, total_nodes=4).to_json()) as slot:
+        ended = slot.run(job(1, Payload(Blob(b"nowhere", 5))))
+        assert (ended.task, ended.outcome) == (1, "error")
+        failure = pickle.loads(data_of(ended))
+        assert isinstance(failure, Failure)
+        assert (failure.node, failure.type_name) == (3, "KeyError")
+        ended = slot.run(job(2, Payload(dumps(((21,), {})))))
+        assert (ended.task, ended.outcome, pickle.loads(data_of(ended))) == (2, "value", 42)
+
+
+def test_process_that_cannot_take_what_it_is_sent_ends() -> None:
+    """Its slot would wait for it for ever."""
+    with opened("not what a pool is told by") as slot:
+        ended = slot.run(job(1, Payload(dumps(((21,), {})))))
+        assert (ended.task, ended.outcome) == (1, "lost")
+
+
+def data_of(ended: Finished) -> bytes:
+    assert isinstance(ended.payload.data, bytes)
+    return ended.payload.data
