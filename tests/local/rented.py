@@ -5,6 +5,7 @@ be told to fail at a point, or to wait there.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
@@ -59,8 +60,8 @@ def _told(directory: Path, what: str, point: str) -> Path:
 class _Cloud:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._machines, self._shared = directory / "machines", directory / "shared"
-        for each in (self._machines, self._shared):
+        self._machines, self._shared, self._unseen = (directory / name for name in ("machines", "shared", "unseen"))
+        for each in (self._machines, self._shared, self._unseen):
             each.mkdir(exist_ok=True)
 
     async def _point(self, name: str) -> None:
@@ -90,8 +91,10 @@ class _Cloud:
         created = []
         for _ in range(count):
             machine = self._machines / secrets.token_hex(4)
-            (machine / "work").mkdir(parents=True)
-            (machine / "tags").write_text(json.dumps(dict(cluster.tags)))
+            made = self._unseen / machine.name
+            (made / "work").mkdir(parents=True)
+            (made / "tags").write_text(json.dumps(dict(cluster.tags)))
+            made.rename(machine)  # whoever sees it sees its tags
             created.append(self._instance(machine))
             await self._point("among creates")
         await self._point("after create")
@@ -123,10 +126,13 @@ class _Cloud:
 
 
 def _tags(machine: Path) -> dict[str, str]:
-    tags: dict[str, str] = json.loads((machine / "tags").read_text())
+    try:
+        tags: dict[str, str] = json.loads((machine / "tags").read_text())
+    except FileNotFoundError:  # terminated just now
+        return {}
     return tags
 
 
 def _note(hold: Path) -> None:
-    if hold.exists():
-        hold.write_text("held")
+    with contextlib.suppress(FileNotFoundError), hold.open("r+") as file:
+        file.write("held")

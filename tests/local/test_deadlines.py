@@ -105,7 +105,7 @@ def test_neighbour_of_a_task_that_holds_the_gil_runs_again(tmp_path: Path, wait_
 
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2, executor="thread")) as pool:
         beside = neighbour(str(log)) > pool
-        wait_for(log.exists, "the neighbour to run")
+        wait_for(lambda: log.exists() and log.read_text(), "the neighbour to run")
         late = holds_gil(600).with_timeout(0.5) > pool
         with pytest.raises(sky.TaskTimeoutError):
             late.result(25)

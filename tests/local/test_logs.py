@@ -12,6 +12,7 @@ import pytest
 
 import skyward as sky
 from skyward.logs import LogEntry
+from tests.local import tasks
 from tests.local.conftest import Wait
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -306,13 +307,14 @@ def test_a_task_that_runs_again_goes_on_in_the_same_stream(tmp_path: Path, wait_
 
         print("begun")
         if not first.exists():
-            first.write_text(str(os.getpid()))
+            first.touch()
             time.sleep(600)
 
     with sky.Compute(nodes=1) as pool:
+        process = tasks.pid() >> pool
         run = pool.start(attempt())
         wait_for(lambda: first.exists() and pool.logs().text == "begun\n", "the first attempt to have printed")
-        os.kill(int(first.read_text()), signal.SIGKILL)
+        os.kill(process, signal.SIGKILL)
         run.future.result(60)
         (task,) = run.tasks
         assert streams(pool.logs(task=task)) == {(task, "stdout"): "begun\nbegun\n"}
