@@ -568,8 +568,14 @@ def _stop(runs: Sequence[Run[Any]]) -> str:
         wait([run.future for run in running], _INTERRUPT_GRACE)
     if not running and any(run.nodes for run in runs):
         return "the work had ended"
-    ranks = sorted({rank for run in running for rank in run.nodes})
-    return f"the work on node {', '.join(map(str, ranks))} was stopped" if ranks else "the work was not started"
+    if waiting := _ranks(run for run in running if not run.future.done()):
+        return f"node {waiting} was asked to stop the work, and has not confirmed it yet"
+    ranks = _ranks(running)
+    return f"the work on node {ranks} was stopped" if ranks else "the work was not started"
+
+
+def _ranks(runs: Iterable[Run[Any]]) -> str:
+    return ", ".join(map(str, sorted({rank for run in runs for rank in run.nodes})))
 
 
 def _refuse_on_node() -> None:

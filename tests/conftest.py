@@ -14,11 +14,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
+from jupyter_client.connect import LocalPortCache
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from skyward.opened import opened
+from tests.free_port import free_port
+
 _TIERS = Path(__file__).parent
-_PATIENCE = 5.0
+_PATIENCE = 20.0
 """Seconds that what a test started has for going away, once the test is over."""
 
 _NETWORKS = frozenset({"containers", "machines", "ui"})
@@ -29,6 +34,13 @@ _STAYS = (
     "skyward-io",  # that loop's executor: a bounded number of threads, which live as long as it does
 )
 """How the names of threads begin that may outlive the test that started them."""
+
+
+# A machine that stands still for a moment is no failure; and each run has seeds of its own, in CI too.
+settings.register_profile("skyward", settings.get_profile("default"), deadline=None)
+settings.load_profile("skyward")
+
+LocalPortCache.find_available_port = lambda self, ip: free_port(ip)  # type: ignore[method-assign]  # for kernels
 
 
 def pytest_configure() -> None:
@@ -172,9 +184,11 @@ def _module_leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _test_leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
-    # What a pool or kernel that tests share starts when it is first asked to is its own: the module's check is for it.
+    # What a pool or kernel that tests share starts is its own, when it is first asked to, or later, when it replaces a
+    # node: the module's check is for it.
     fixtures = request.node._fixtureinfo.name2fixturedefs.items()
-    if any(name[0] != "_" and made[-1].baseid and made[-1].scope != "function" for name, made in fixtures):
+    shares = any(name[0] != "_" and made[-1].baseid and made[-1].scope != "function" for name, made in fixtures)
+    if shares or any(compute.is_open for compute in opened):
         yield
     else:
         yield from _leaves_nothing(request.node.name)

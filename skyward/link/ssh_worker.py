@@ -105,7 +105,7 @@ end() {{
     sleep 0.02 || sleep 1
   done 2>/dev/null
   if lives; then kill -KILL "$pid"; sweep "$pid" {_LOOKS}; fi 2>/dev/null
-  rm -rf "$node"
+  rm -rf "$node" || rm -rf "$node"  # the shell that waited for it may just have noted its end there
 }}
 """
 """Whether the worker of $node is there, and the end of it. Another process that has its number now is left alone.

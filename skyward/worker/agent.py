@@ -72,6 +72,9 @@ SETTLE = 1.0
 ENDING = 1.5
 """Seconds that tasks, and what they have registered for the end of their process, have when the worker ends."""
 
+HEARD_ENDING = 3.0
+"""The same where the client is there to hear what they say: less, with what is sent last, than it listens."""
+
 GLANCE = 0.25
 """Seconds between looks at what the processes of slots say while they have no task."""
 
@@ -331,7 +334,7 @@ class Agent:
     def _part(self, listened_to: bool) -> None:
         """Let everything that writes come to its end, in the time it has; then say farewell."""
         try:
-            self._end_all(clock.monotonic() + ENDING, listened_to)
+            self._end_all(clock.monotonic() + (HEARD_ENDING if listened_to else ENDING), listened_to)
         finally:
             self._parted.set()
 

@@ -25,10 +25,10 @@ __all__ = ["Descriptors", "Pump", "capture_descriptors", "unread"]
 type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]
 
-_DRAIN = 0.5
+_DRAIN = 2.0
 """Seconds to wait at most until what subprocesses have written is sent."""
 
-_TURN = 0.1
+_TURN = 1.0
 """Seconds that a process waits at most until its parent has read what it wrote to its descriptors."""
 
 _LOOK = 0.0002

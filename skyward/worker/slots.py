@@ -22,7 +22,7 @@ from skyward.worker.raised import failed
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
 
-_TURN = 0.1
+_TURN = 1.0
 """Seconds that output below Python waits at most for text that was written before it."""
 
 _LOOK = 0.0001

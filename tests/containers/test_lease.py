@@ -33,7 +33,7 @@ def work(seconds):
 pool = sky.Compute(name={name!r}, provider=sky.Container(image={image!r}, python={python!r}, grace=1, **{settings!r}),
     nodes=1, ttl=0).open()
 run = pool.start(work(5))
-while run.state == "queued":
+while "begun" not in pool.logs().text:
     time.sleep(0.01)
 print("\\nup", flush=True)  # on a line of its own, whatever the tasks have printed
 time.sleep(100)
@@ -77,7 +77,7 @@ def test_a_container_that_nobody_ever_enters_removes_itself(
     engine: Engine, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that was killed between the start of a container and the first look into it."""
-    monkeypatch.setattr(container, "_FIRST_PROCESS", container._FIRST_PROCESS.replace("patience=60", "patience=2"))
+    monkeypatch.setattr(container, "_FIRST_PROCESS", container._FIRST_PROCESS.replace("patience=60", "patience=10"))
     cluster = Cluster("c", "unheard-0", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard-0"})
     asyncio.run(containers(engine).create_provider().provision(cluster, 2))
     wait_for(lambda: not engine.of("unheard"), "the containers to remove themselves")

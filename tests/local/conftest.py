@@ -53,10 +53,10 @@ def wait_for() -> Wait:
     """Wait until a condition holds; fails saying what was waited for."""
 
     def wait(condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             if time.monotonic() > deadline:
-                pytest.fail(f"waited 20 s for {what}")
+                pytest.fail(f"waited 60 s for {what}")
             time.sleep(0.005)
 
     return wait

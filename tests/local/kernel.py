@@ -22,12 +22,10 @@ class Cell:
     Attributes:
         outputs: its messages, as they came.
         seconds: how long it ran.
-        since_interrupt: seconds from the interrupt to its end.
     """
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
-    since_interrupt: float = 0.0
 
     def text(self, stream: str = "stdout") -> str:
         """What it wrote to a stream."""
@@ -64,23 +62,22 @@ class Kernel:
         started = time.monotonic()
         request = self._client.execute(source)
         cell = self.cells[request] = Cell()
-        interrupted = 0.0
+        interrupted = False
         while True:
             assert time.monotonic() - started < LIMIT, f"after {LIMIT} s: {cell}"
             if interrupt_when is not None and not interrupted and interrupt_when(cell):
-                interrupted = time.monotonic()
+                interrupted = True
                 self._manager.interrupt_kernel()
             if self._next(request) == "idle":
                 break
         cell.seconds = time.monotonic() - started
-        cell.since_interrupt = time.monotonic() - interrupted
         return cell
 
     def kill_and_restart(self) -> None:
         """End its process with SIGKILL, and start it anew, with the extension loaded."""
         self._manager.restart_kernel(now=True)
         self._client.wait_for_ready(timeout=LIMIT)
-        self("%load_ext skyward\n%config SkyMagics.footer = False")
+        self("%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.interrupt_grace = 20")
 
     def _next(self, request: str) -> str:
         """Take one message, and file it under its cell. "idle" if it says that `request` is over."""
@@ -106,7 +103,7 @@ def started() -> Iterator[Kernel]:
         client.start_channels()
         client.wait_for_ready(timeout=LIMIT)
         kernel = Kernel(manager, client)
-        kernel("%load_ext skyward\n%config SkyMagics.footer = False")
+        kernel("%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.interrupt_grace = 20")
         yield kernel
     finally:
         client.stop_channels()

@@ -143,9 +143,11 @@ def forever(path: str) -> Iterator[int]:
 
 
 @sky.function
-def yield_then_die(n: int) -> Iterator[int]:
+def yield_then_die(n: int, path: str) -> Iterator[int]:
+    """Yield `n` numbers, and die once there is a file at `path`."""
     yield from range(n)
-    time.sleep(0.2)  # lets the elements leave before the process does
+    while not Path(path).exists():
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -150,7 +150,7 @@ def helped_and_deaf(path: str) -> None:
 def test_task_deaf_to_interrupts_ends_with_its_helper(tmp_path: Path, wait_for: Wait, cancelled: bool) -> None:
     path = tmp_path / "helper"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
-        future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 1) > pool
+        future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 5) > pool
         wait_for(lambda: path.exists() and path.read_text(), "the helper")
         if cancelled:
             future.cancel()

@@ -186,7 +186,7 @@ def process() -> int:
     return os.getppid() if os.environ.get("SKYWARD_WORKER_EXECUTOR") == "process" else os.getpid()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.sampled_from(WAYS), TEXTS, BYTES), max_size=4),
     st.lists(TEXTS, max_size=3),
@@ -297,7 +297,8 @@ def test_what_a_task_does_to_its_process_ends_nothing_else(executor: Any) -> Non
             assert sink.text("stdout") == "still here\n", deed
             with pytest.raises(sky.TaskTimeoutError):
                 too_long() >> pool
-        assert not [each for each in pool.decisions() if "lost" in each.reason]
+        # A worker that hears its interrupt late, on a machine that is busy, asks to be started again: status 75.
+        assert not [each for each in pool.decisions() if "lost" in each.reason and "status 75" not in each.reason]
 
 
 def remove_clocks() -> None:

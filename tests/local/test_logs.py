@@ -88,15 +88,24 @@ def test_a_broadcast_says_which_node(pool: sky.Compute) -> None:
     assert sorted(pool.logs(task=task)[0].node for task in run.tasks) == [0, 1]
 
 
-def test_what_a_node_writes_by_itself_is_of_task_0(one: sky.Compute, wait_for: Wait) -> None:
+def test_what_a_node_writes_by_itself_is_of_task_0(one: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    go = tmp_path / "go"
+
     @sky.function
     def later() -> None:
         import threading
+        import time
 
-        threading.Timer(0.2, print, ("nobody's",)).start()
+        def say() -> None:
+            while not go.exists():
+                time.sleep(0.01)
+            print("nobody's")
+
+        threading.Thread(target=say, daemon=True).start()
 
     run = one.start(later())
     run.future.result(60)
+    go.touch()
     wait_for(lambda: one.logs(task=0, node=0).text == "nobody's\n", "what a thread wrote after its task's end")
     assert len(one.logs(task=run.tasks[0])) == 0
 

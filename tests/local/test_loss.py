@@ -42,9 +42,9 @@ def test_no_retry_where_none_is_wanted(tmp_path: Path) -> None:
 
 def test_a_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
     with sky.Compute(nodes=2) as pool:
-        victim = pool.start(tasks.pid(), on=1).future.result(10)
+        victim = pool.start(tasks.pid(), on=1).future.result(30)
         os.kill(victim, signal.SIGKILL)
-        wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(10) != victim, "a new node 1")
+        wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(30) != victim, "a new node 1")
         assert [rank for rank, _, _ in tasks.place() @ pool] == [0, 1]
 
 
@@ -90,13 +90,13 @@ def test_a_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path, w
 
 
 def test_a_frozen_node_does_not_hold_up_the_others(pool: sky.Compute) -> None:
-    frozen = pool.start(tasks.pid(), on=1).future.result(10)
+    frozen = pool.start(tasks.pid(), on=1).future.result(30)
     os.kill(frozen, signal.SIGSTOP)
     try:
-        assert [pool.start(tasks.add(i, 1), on=0).future.result(10) for i in range(5)] == [1, 2, 3, 4, 5]
+        assert [pool.start(tasks.add(i, 1), on=0).future.result(30) for i in range(5)] == [1, 2, 3, 4, 5]
     finally:
         os.kill(frozen, signal.SIGCONT)
-    assert pool.start(tasks.pid(), on=1).future.result(10) == frozen
+    assert pool.start(tasks.pid(), on=1).future.result(30) == frozen
 
 
 def test_nodes_end_when_their_client_is_killed(tmp_path: Path, wait_for: Wait) -> None:

@@ -24,6 +24,7 @@ def notebook(pools: PoolManager) -> Iterator[Notebook]:
     with new_shell() as shell:
         magics = SkyMagics(shell, pools)
         magics.footer = False  # its tests turn it on
+        magics.interrupt_grace = 20.0
         shell.register_magics(magics)
         notebook = Notebook(shell, magics)
         assert notebook("%sky up --nodes 2").error is None

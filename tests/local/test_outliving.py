@@ -67,6 +67,7 @@ def kept(items: Iterator[int]):
 @sky.function
 def whole(items: Iterator[int], go):
     found = list(told(items))
+    print("has all", flush=True)
     while not os.path.exists(go):
         time.sleep(0.01)
     return found
@@ -83,7 +84,7 @@ def endless():
 worker = sky.Worker(executor="process", concurrency=3)
 pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
 left = [total(endless()) > pool, kept(endless()) > pool, whole((1, 2, 3), sys.argv[1]) > pool]
-while sum(entry.text.count("took 3") for entry in pool.logs()) < 3:
+while sum(entry.text.count("took 3") for entry in pool.logs()) < 3 or "has all" not in pool.logs().text:
     time.sleep(0.01)
 os.kill(os.getpid(), 9)
 """

@@ -41,7 +41,7 @@ def test_output_is_live(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> No
     wait_for(lambda: sink.text("stdout") == "first\n", "the first line, before the task ends")
     assert not run.future.done()
     go.touch()
-    run.future.result(10)
+    run.future.result(30)
     assert sink.text("stdout") == "first\nsecond\n"
 
 
@@ -52,7 +52,7 @@ def test_all_output_is_here_when_the_task_is_done(each_executor: sky.Compute) ->
             print(number)
 
     sink = Recorder()
-    each_executor.start(chatter(), sink=sink).future.result(10)
+    each_executor.start(chatter(), sink=sink).future.result(30)
     assert sink.text("stdout") == "".join(f"{number}\n" for number in range(5000))
 
 
@@ -63,14 +63,14 @@ def test_carriage_returns_pass_as_they_are(pool: sky.Compute) -> None:
             print(f"\r{percent} %", end="")
 
     sink = Recorder()
-    pool.start(progress(), sink=sink).future.result(10)
+    pool.start(progress(), sink=sink).future.result(30)
     assert sink.text("stdout") == "\r0 %\r50 %\r100 %"
 
 
 def test_output_below_python(pool: sky.Compute, wait_for: Wait) -> None:
     """Subprocesses and C code write to descriptors; that comes too."""
     sink = Recorder()
-    pool.start(tasks.speak_low("deep"), sink=sink).future.result(10)
+    pool.start(tasks.speak_low("deep"), sink=sink).future.result(30)
     wait_for(lambda: sink.text("stdout") == "deep\ndeep from a shell\n", f"both lines, not {sink.written}")
 
 
@@ -136,7 +136,7 @@ def test_displays_reach_the_sink(pool: sky.Compute) -> None:
         context.publish_display({"text/plain": "a figure"}, {}, None, False)
 
     sink = Recorder()
-    pool.start(show(), on=1, sink=sink).future.result(10)
+    pool.start(show(), on=1, sink=sink).future.result(30)
     assert sink.displayed == [(1, {"text/plain": "a figure"})]
 
 
@@ -215,8 +215,8 @@ def test_output_that_cannot_be_shown_ends_nothing(pool: sky.Compute, caplog: pyt
 
     broken, sink = Broken(), Recorder()
     run = pool.start(tasks.speak("hello"), sink=broken)
-    run.future.result(10)
-    pool.start(tasks.speak("hello"), sink=sink).future.result(10)
+    run.future.result(30)
+    pool.start(tasks.speak("hello"), sink=sink).future.result(30)
     assert (len(broken.written), sink.text("stdout")) == (1, "hello\n")
     assert [record.getMessage() for record in caplog.records] == [
         "output of tasks cannot be shown here any more (SystemExit: ); pool.logs() has it"

@@ -113,16 +113,16 @@ def test_each_phase_is_told_against_what_it_usually_takes(wait_for: Wait) -> Non
     def boots(pool: sky.Compute) -> NodeView | None:
         return next((node for node in pool.snapshot().nodes if node.phase == "requested"), None)
 
-    provider = sky.Local(boot_time=0.4)
+    provider = sky.Local(boot_time=2.0)
     with sky.Compute(nodes=1, provider=provider):
         pass
     with sky.Compute(nodes=(0, 1), provider=provider, policy="no") as pool:
         pool.resize((1, 2))
         wait_for(lambda: boots(pool), "a node that is asked for")
         node = boots(pool)
-        assert node is not None, "it is asked for during 0.4 s"
+        assert node is not None, "it is asked for during 2 s"
         assert node.usual is not None, "another pool has seen how long that takes"
-        assert node.usual >= 0.4
+        assert node.usual >= 1.9
         assert node.phase_at is not None
         wait_for(lambda: any(node.state == "active" for node in pool.snapshot().nodes), "the node")
         (up,) = pool.snapshot().nodes

@@ -20,6 +20,11 @@ from tests.local.conftest import Wait
 pytestmark = pytest.mark.local
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyward.compute._INTERRUPT_GRACE", 20.0)
+
+
 def stands_still(path: Path) -> bool:
     """Whether nobody writes the heartbeat file any more."""
     before = path.read_text()
@@ -75,13 +80,22 @@ def test_cancel_stops_the_work(each_executor: sky.Compute, tmp_path: Path, wait_
 
 
 def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
-    running = [tasks.sleep(0.5) > pool for _ in range(2)]
+    go = tmp_path / "go"
+
+    @sky.function
+    def held() -> str:
+        while not go.exists():
+            time.sleep(0.01)
+        return "let go"
+
+    running = [held() > pool for _ in range(2)]
     path = tmp_path / "never"
     future = tasks.append(str(path), "x") > pool
     assert future.cancel()
     with pytest.raises(sky.TaskCancelledError, match="before it started"):
         future.result(10)
-    assert [task.result(10) for task in running] == ["slept", "slept"]
+    go.touch()
+    assert [task.result(30) for task in running] == ["let go", "let go"]
     assert not path.exists()
 
 
@@ -180,6 +194,25 @@ def test_interrupt_just_after_sending_stops_the_work(
     assert stands_still(beat)
 
 
+def test_interrupt_says_what_a_node_has_not_confirmed(
+    tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyward.compute._INTERRUPT_GRACE", 0.0)
+    begun = tmp_path / "begun"
+    tell = background.call_soon
+
+    def interrupted(call: Callable[..., object], *args: object) -> None:
+        tell(call, *args)
+        if call.__name__ == "submit":
+            wait_for(begun.exists, "the task to start")
+            raise KeyboardInterrupt
+
+    with sky.Compute(nodes=1) as pool, monkeypatch.context() as patch:
+        patch.setattr(background, "call_soon", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="^node 0 was asked to stop the work, and has not confirmed it"):
+            ignores_interrupts(str(begun)) >> pool
+
+
 def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     tell = background.call_soon
 
@@ -245,7 +278,8 @@ def test_tasks_of_a_client_that_ignores_sigint_are_interrupted(tmp_path: Path, e
 
 
 @sky.function
-def ignores_interrupts() -> None:
+def ignores_interrupts(begun: str) -> None:
+    Path(begun).touch()
     end = time.monotonic() + 60
     while time.monotonic() < end:
         with contextlib.suppress(BaseException):
@@ -263,7 +297,7 @@ def test_task_sent_while_its_node_ends_for_a_deaf_task_runs_once(tmp_path: Path)
     path = tmp_path / "ran"
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2), retry_on_interruption=0) as pool:
         with pytest.raises(sky.TaskTimeoutError):
-            ignores_interrupts().with_timeout(1) >> pool
+            ignores_interrupts(str(tmp_path / "begun")).with_timeout(1) >> pool
         for line in range(5):
             writes_line(str(path), line) >> pool
     assert path.read_text().split() == [str(line) for line in range(5)]

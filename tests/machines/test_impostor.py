@@ -84,7 +84,12 @@ def impostor(folder: Path, ports: list[int]) -> Iterator[Impostor]:
 
 def masters() -> list[psutil.Process]:
     """The processes that hold the connections of this one."""
-    return [each for each in psutil.Process().children() if "ControlMaster=yes" in each.cmdline()]
+    found = []
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if "ControlMaster=yes" in each.cmdline():
+                found.append(each)
+    return found
 
 
 def ports_of(processes: list[psutil.Process]) -> list[int]:

@@ -49,11 +49,11 @@ def test_freeze_and_thaw(network: Network, wait_for: Wait) -> None:
     wait_for(lambda: state() == "S", "the machine to go on")
 
 
-def test_nothing_remains(network: Network) -> None:
+def test_nothing_remains(network: Network, wait_for: Wait) -> None:
     machine = network.add()
     inside = machine.pids()
     network.close()
     network.close()
-    assert not [pid for pid in inside if Path(f"/proc/{pid}/exe").exists()]
+    wait_for(lambda: not [pid for pid in inside if Path(f"/proc/{pid}/exe").exists()], "its processes to end")
     assert network.name not in subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
     assert not list(STATE.glob(f"{network.name}-*"))

@@ -172,7 +172,7 @@ def test_the_bound_pays_for_the_minimum_and_waits_for_the_maximum() -> None:
     assert full.makespan == 300
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     tasks=st.lists(st.tuples(st.floats(0, 3000), st.floats(1, 900)), min_size=1, max_size=25),
     policy=st.sampled_from(["pressure", "vanilla", "capability", "binpack"]),
@@ -190,7 +190,7 @@ def test_no_policy_costs_less_than_the_bound_for_any_wait(
         assert result.cost >= bound.any_wait - 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tasks=st.lists(st.tuples(st.floats(0, 3000), st.floats(1, 900)), min_size=1, max_size=20))
 def test_a_pool_in_which_no_task_waits_costs_at_least_the_bound(tasks: list[tuple[float, float]]) -> None:
     ordered = sorted(Task(100 + at, seconds) for at, seconds in tasks)

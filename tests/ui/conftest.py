@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.free_port import free_port
 from tests.machines.machine import Network, why_not
 from tests.required import leave_out_for
 from tests.ui.lab import Lab
@@ -34,13 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Address and folder of a JupyterLab, which serves Notebook 7 too, with no settings but ours."""
@@ -56,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         path.write_text(json.dumps(values))
     notebooks = home / "notebooks"
     notebooks.mkdir()
-    port = _free_port()
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     own = {
         "JUPYTER_CONFIG_DIR": str(home / "config"),

@@ -23,7 +23,7 @@ def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: La
     lab.run(f"{LOAD}\npool = {OPEN}")
     # The cell that shows it blocks the kernel, so what comes while it runs comes without being asked for.
     wait = f"import os\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
-    lab.run(f"sky.watch(pool)\ndone = sky.gather(*(work(0.5) for _ in range(24))) >> pool\n{wait}", wait=False)
+    lab.run(f"sky.watch(pool)\ndone = sky.gather(*(work(2) for _ in range(24))) >> pool\n{wait}", wait=False)
     view.get_by_text("1 \N{RIGHTWARDS ARROW} 4").wait_for()
     view.get_by_text("queued / 1 slots").wait_for()
     view.locator(".skyward-view-node", has_text="busy").first.wait_for()

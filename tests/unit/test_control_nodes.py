@@ -226,7 +226,7 @@ class Cloud(RuleBasedStateMachine):
 
 
 TestCloud = Cloud.TestCase
-TestCloud.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestCloud.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=15))

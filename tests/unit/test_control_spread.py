@@ -160,7 +160,7 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestWorld.settings = settings(max_examples=200, stateful_step_count=40)
 
 
 def opened(*nodes: int) -> Spread:

@@ -184,7 +184,7 @@ def test_feeder_knows_the_streams_that_its_source_will_read(wires: Wires) -> Non
 
 
 @given(st.lists(st.sampled_from([0, SMALL, 100 * SMALL, 2 * WINDOW * SMALL]), max_size=60), st.randoms())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_more_is_under_way_than_a_window_and_nothing_is_stuck(sizes: list[int], random: Any) -> None:
     """The other end sends as `Job.take_credit` lets it."""
     wires = Wires()

@@ -371,4 +371,4 @@ class TaskQueue(RuleBasedStateMachine):
 
 
 TestTaskQueue = TaskQueue.TestCase
-TestTaskQueue.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestTaskQueue.settings = settings(max_examples=80, stateful_step_count=40)

@@ -200,7 +200,7 @@ def act(world: Observed, what: str, number: int) -> None:
             pass
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(ACTIONS, max_size=40))
 def test_nodes_and_tasks_have_events_in_a_legal_order_and_each_task_ends_once(actions: list[tuple[str, int]]) -> None:
     world = Observed(Group("a", 1, 4, 2, hourly_price=1.0), retries=1)

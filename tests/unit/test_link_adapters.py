@@ -323,7 +323,7 @@ class World:
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 120))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_in_the_end_there_is_what_is_wanted_and_nothing_else(seed: int, steps: int) -> None:
     world = World(seed)
     for _ in range(steps):

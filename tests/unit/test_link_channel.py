@@ -44,7 +44,7 @@ async def until(condition: Callable[[], bool], seconds: float = 1000.0) -> None:
     delay=st.sampled_from([0.0, 0.01, 0.5]),
     broken=st.sampled_from([0.0, 0.1]),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_everything_arrives_once_and_in_order(
     talk: Talk, seed: int, loss: float, twice: float, delay: float, broken: float
 ) -> None:

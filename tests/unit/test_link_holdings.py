@@ -64,7 +64,7 @@ class Node(RuleBasedStateMachine):
 
 
 TestNode = Node.TestCase
-TestNode.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestNode.settings = settings(max_examples=100, stateful_step_count=20)
 
 
 def use(holdings: Holdings, *sizes: int) -> tuple[list[int], list[int]]:

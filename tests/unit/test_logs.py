@@ -113,7 +113,7 @@ def test_the_stream_of_a_node_goes_on_when_its_machine_is_replaced() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_however_it_is_sent_again_each_stream_is_whole(data: st.DataObject) -> None:
     """Workers write to a few streams; each sends what it has in pieces, again from anywhere, in any sizes."""
     keys = [(source, task, stream) for source in (1, 2) for task in (0, 1, 2) for stream in ("stdout", "stderr")]
@@ -141,7 +141,7 @@ def test_however_it_is_sent_again_each_stream_is_whole(data: st.DataObject) -> N
     delay=st.sampled_from([0.0, 0.01, 0.5]),
     broken=st.sampled_from([0.0, 0.1]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_output_over_a_link_that_is_cut_again_and_again(
     monkeypatch: pytest.MonkeyPatch, seed: int, loss: float, twice: float, delay: float, broken: float
 ) -> None:

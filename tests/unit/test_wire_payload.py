@@ -52,7 +52,7 @@ def test_calls_arrive_as_they_were(args: list[Any], kwargs: dict[str, Any]) -> N
 
 
 @given(st.lists(sizes, max_size=12), st.integers(0, 255))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_buffers_of_every_size_arrive_and_small_ones_travel_in_the_message(lengths: list[int], fill: int) -> None:
     arrays = [numpy.full(size, fill, dtype="u1") for size in lengths]
     sent = encode(arrays)

@@ -30,7 +30,7 @@ def memory_held() -> int:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobStore]:
-    monkeypatch.setattr("skyward.worker.arrivals.KEEP", 0.01)
+    monkeypatch.setattr("skyward.worker.arrivals.KEEP", 1.0)
     before, threads = memory_held(), set(threading.enumerate())
     store = BlobStore()
     yield store

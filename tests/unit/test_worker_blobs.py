@@ -50,7 +50,7 @@ def memory_held() -> int:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=10_000), max_size=5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_what_is_kept_can_be_mapped_and_dropped(parts: list[bytes]) -> None:
     before, held = open_blobs(), memory_held()
     store = BlobStore()

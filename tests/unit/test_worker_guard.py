@@ -52,8 +52,8 @@ def test_user_code_is_interrupted_and_sees_a_keyboard_interrupt(on: Callable[...
         guard, begun, seen = ThreadGuard(), threading.Event(), []
 
         def work() -> None:
-            begun.set()
             try:
+                begun.set()
                 while True:
                     time.sleep(0.001)
             except KeyboardInterrupt as error:
@@ -114,8 +114,8 @@ def test_what_is_interrupted_once_may_be_again(on: Callable[..., None]) -> None:
                 guard.interrupt("cancelled")
 
         def stubborn() -> None:
-            begun.set()
             try:
+                begun.set()
                 while True:
                     time.sleep(0.001)
             except KeyboardInterrupt:

@@ -134,7 +134,7 @@ class Client(RuleBasedStateMachine):
 
 
 TestClient = Client.TestCase
-TestClient.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestClient.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 @pytest.fixture

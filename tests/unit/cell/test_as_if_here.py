@@ -105,7 +105,7 @@ def run_there(notebook: Notebook, source: str) -> str:
     return ""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.lists(statements(), min_size=1, max_size=5), min_size=1, max_size=3))
 def test_a_program_in_cells_leaves_what_it_leaves_here(cells: list[list[str]]) -> None:
     here, there = Notebook(), Notebook()
