@@ -14,7 +14,8 @@ from skyward.link.adapters import Wanted
 from skyward.provider import Instance
 from skyward.specs.needs import Needs
 from skyward_providers.adapter_serve import serve
-from tests.local.test_adapters import TOKEN, directories, free_port
+from tests.free_port import free_port
+from tests.local.test_adapters import TOKEN, directories
 
 pytestmark = pytest.mark.local
 
@@ -162,7 +163,7 @@ def there(*instances: Instance) -> bool:
 
 def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
     async def test() -> None:
-        async with controller(silence=0.3) as (server, address):
+        async with controller(silence=2.0) as (server, address):
             cable = Cable(address)
             async with cable as through, serving(through, heartbeat=0.05):
                 await server.adapters(None, 20)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 import skyward as sky
+from tests.free_port import free_port
 from tests.local.conftest import Wait
 
 pytestmark = pytest.mark.local
@@ -71,12 +72,6 @@ def adapters() -> Iterator[sky.Adapter]:
         yield entered
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
 def directories() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("skyward-*"))
 
@@ -103,8 +98,8 @@ def test_a_killed_adapter_leaves_nothing_and_another_one_heals_the_pool(
         first.popen.send_signal(signal.SIGKILL)
         wait_for(lambda: not keeper.is_running(), "what the adapter had to be ended")
         assert not any(Path(directory).exists() for _, directory, _ in before)
+        wait_for(lambda: caplog.text.count("is lost: adapter local-") == 2, "the pool to hear of it")
         assert "is gone: its process was killed" in caplog.text
-        assert caplog.text.count("is lost: adapter local-") == 2
         start(adapters.address, adapters.token)
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "the pool to heal")
         after = where() @ pool
@@ -130,9 +125,9 @@ def test_tasks_run_again_when_an_adapter_stops(
     first = start(adapters.address, adapters.token)
     with sky.Compute(provider=adapters, nodes=1, cluster=False) as pool:
         future = patient() > pool
-        wait_for(started.exists, "the task to run")
+        wait_for(lambda: started.exists() and started.read_text() == "x", "the task to run")
         assert first.end() == 0
-        assert "it was told to stop" in caplog.text
+        wait_for(lambda: "it was told to stop" in caplog.text, "the pool to hear of it")
         start(adapters.address, adapters.token)
         wait_for(lambda: started.read_text() == "xx", "the task to run again")
         gate.touch()

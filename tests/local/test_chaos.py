@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ def work(number: int, log: str, process: bool) -> int:
     """Leave a line in the file of its worker, and give the number back."""
     with open(f"{log}/{os.getppid() if process else os.getpid()}", "a") as file:
         file.write(f"{number}\n")
+    time.sleep(0.005)  # so that there is some work left at the last kill
     return number
 
 

@@ -125,7 +125,8 @@ class Terminal:
 
 def on_a_terminal(home: Path) -> Terminal:
     script = home / "script.py"
-    script.write_text(SCRIPT.format(options="", seconds=1))
+    often = "from skyward.reporting import console\nconsole.SHARE = 1.0\n"
+    script.write_text(often + SCRIPT.format(options="", seconds=3))
     controller, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen([sys.executable, str(script)], stdout=follower, stderr=follower, env=environment)
@@ -147,7 +148,7 @@ def test_on_a_terminal_a_status_line_comes_and_goes_and_spoils_nothing(home: Pat
     terminal = on_a_terminal(home)
     assert "skyward: pool 'p': 2/2 nodes ready, 1 running, 0 queued, 0 done" in terminal.seen
     text = "\n".join(terminal.lines)
-    assert "begun, from a task\nresult 1\n" in text
+    assert "begun, from a task\nresult 3\n" in text
     assert MINIMAL.fullmatch("".join(f"{line}\n" for line in terminal.lines if line.startswith("skyward: ")))
     assert "running" not in text
 

@@ -56,7 +56,7 @@ def test_streamed_gather_in_order(pool: sky.Compute) -> None:
 
 
 def test_streamed_gather_as_completed(pool: sky.Compute) -> None:
-    calls = [tasks.sleep(0.3), tasks.add(1, 1), tasks.add(2, 2)]
+    calls = [tasks.sleep(3), tasks.add(1, 1), tasks.add(2, 2)]
     assert list(sky.gather(*calls, stream=True, ordered=False) >> pool) == [2, 4, "slept"]
 
 
@@ -146,11 +146,15 @@ def test_instance_info_is_filled(pool: sky.Compute) -> None:
     assert zero.network.interface == "lo"
 
 
-def test_instance_info_in_processes() -> None:
+def test_instance_info_in_processes(wait_for: Wait) -> None:
     worker = sky.Worker(concurrency=2, executor="process")
     with sky.Compute(nodes=1, worker=worker, accelerator="A100:2") as pool:
-        infos = sky.gather(*(tasks.info_slowly() for _ in range(2))) >> pool
-        assert {info.worker for info in infos} == {0, 1}
+
+        def both() -> tuple[sky.InstanceInfo, ...]:
+            return sky.gather(*(tasks.info_slowly() for _ in range(2))) >> pool
+
+        wait_for(lambda: {info.worker for info in both()} == {0, 1}, "tasks to run in both processes")
+        infos = both()
         assert {info.total_workers for info in infos} == {2}
         accelerator = infos[0].accelerator
         assert accelerator is not None

@@ -69,15 +69,16 @@ def test_a_command_that_is_cut_did_not_end() -> None:
     """A status that it never said is not made up."""
 
     async def test(link: SSHLink) -> None:
-        running = asyncio.create_task(link.run("echo started; exec sleep 1000"))
+        seconds, started = 1_000_000 + os.getpid(), asyncio.Event()  # of this run alone
+        running = asyncio.create_task(link.run(f"echo started; exec sleep {seconds}", b"", lambda _: started.set()))
         session = link._transport
         assert isinstance(session, ExecTransport)
         sign = f"{session._sign}.run"
-        await until(lambda: marked(sign), "the command to run")
-        for pid in marked(sign):
-            os.kill(pid, signal.SIGKILL)
-        for pid in marked("sleep\0001000"):
-            os.kill(pid, signal.SIGKILL)
+        await started.wait()
+        await until(lambda: marked(f"sleep\0{seconds}"), "the command to run")
+        for pid in {*marked(sign), *marked(f"sleep\0{seconds}")}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         with pytest.raises(LinkError, match="the connection to this machine broke"):
             await running
 
@@ -231,16 +232,17 @@ def test_what_runs_there_ends_with_the_connection() -> None:
     """Also where our end was killed: all that it has is the end of a pipe."""
 
     async def test(link: SSHLink) -> None:
-        running = asyncio.create_task(link.run("sleep 1001"))
+        seconds = 2_000_000 + os.getpid()  # of this run alone
+        running = asyncio.create_task(link.run(f"sleep {seconds}"))
         session = link._transport
         assert isinstance(session, ExecTransport)
-        await until(lambda: marked(f"{session._sign}.run"), "the command to run")
+        await until(lambda: marked(f"sleep\0{seconds}"), "the command to run")
         assert session._process.stdin is not None
         session._process.stdin.close()
         with pytest.raises(LinkError):
             await running
         await until(lambda: not marked(session._sign), "all of the connection to end")
-        assert not marked("sleep\0001001")
+        await until(lambda: not marked(f"sleep\0{seconds}"), "the command to end")
 
     on_it(test)
 

@@ -32,6 +32,9 @@ REMOVE_AFTER = timedelta(seconds=1)
 """How a cluster notices that a member is lost: what it kept is kept by others 4 seconds later. One that was only away,
 and comes back, joins again."""
 
+_AGREE = 2.0
+"""Seconds after which the consistency of a collection is asked for again."""
+
 _WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
 
 _logger = logging.getLogger(__name__)
@@ -93,10 +96,11 @@ class Hub:
         wanted = request.consistency or "strong"
 
         async def agree() -> object:
-            kept = self._collections.register(f"skyward:{request.kind}:{request.name}", value=str)
-            if await kept.compare_and_set(MISSING, wanted):
-                return wanted
-            return await kept.get()
+            async with asyncio.timeout(_AGREE):  # what is asked while nodes join may be lost
+                kept = self._collections.register(f"skyward:{request.kind}:{request.name}", value=str)
+                if await kept.compare_and_set(MISSING, wanted):
+                    return wanted
+                return await kept.get()
 
         return "eventual" if await persist(_what(request), agree) == "eventual" else "strong"
 

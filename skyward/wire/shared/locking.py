@@ -10,10 +10,13 @@ from skyward.errors import CollectionUnavailableError
 from skyward.wire.clock import clock
 from skyward.wire.shared.asking import Address, fresh_id
 
-__all__ = ["TTL", "Held", "Locking", "lock"]
+__all__ = ["REMEMBERED", "TTL", "Held", "Locking", "lock"]
 
 TTL = 20.0
 """Seconds without a word from the process of the holder after which a lock is free."""
+
+REMEMBERED = 64
+"""The last releases that a lock knows: one whose answer was lost is asked for again, and has the same answer."""
 
 _RENEW = 4.0
 _REASK = 2.0
@@ -47,10 +50,11 @@ class Release(Askable[bool]):
 
 @dataclass(frozen=True)
 class Held:
-    """The holder, b"" for none, and the number of its holding."""
+    """The holder, b"" for none, the number of its holding, and who released it last, newest last."""
 
     holder: bytes = b""
     token: int = 0
+    released: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,14 +92,15 @@ async def lock(ctx: Context[Held, Acquire | Renew | Release]) -> None:
             case Release(id):
                 waiting.pop(id, None)
                 if held.holder == id:
-                    await ctx.state.set(Held(b"", held.token))
-                message.reply_to.tell(held.holder == id)
+                    await ctx.state.set(Held(b"", held.token, (*held.released, id)[-REMEMBERED:]))
+                message.reply_to.tell(held.holder == id or id in held.released)
         if ctx.state.value.holder and now - renewed < TTL:
             continue
         waiting = {id: waiter for id, waiter in waiting.items() if now - waiter.seen < _GONE}
         if waiting:
             id, waiter = next(iter(waiting.items()))
-            await ctx.state.set(Held(id, ctx.state.value.token + 1))
+            held = ctx.state.value
+            await ctx.state.set(Held(id, held.token + 1, held.released))
             del waiting[id]
             renewed = now
             waiter.reply.tell(ctx.state.value.token)
