@@ -159,5 +159,5 @@ def test_alternatives_of_one_provider_share_its_places() -> None:
     )
     specs = Spec(provider=provider, vcpus=4), Spec(provider=provider, memory_gb=16)
     with pytest.raises(ProvisioningError, match="no capacity"):
-        sky.Compute(*specs, max_provision_attempts=3, provision_retry_delay=0.01).open()
+        sky.Compute(*specs, max_provision_attempts=3, provision_retry_delay=5).open()
     assert [kind for _, kind, _ in ASKED[:3]] == ["m0", "m1", "m2"]
