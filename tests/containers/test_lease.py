@@ -28,6 +28,7 @@ def work(seconds):
     import time
     print("begun", flush=True)
     time.sleep(seconds)
+    print("slept", flush=True)
     return "done"
 
 pool = sky.Compute(name={name!r}, provider=sky.Container(image={image!r}, python={python!r}, grace=1, **{settings!r}),
@@ -68,7 +69,7 @@ def test_a_container_whose_client_was_killed_can_be_entered_by_another(engine: E
     with sky.attach("left") as pool:
         (task,) = pool.recovered
         assert task.result(60) == "done"
-        assert "begun" in task.output
+        assert "slept" in task.output, "what the killed client has not had"
         assert sky.function(os.getpid)() >> pool
         assert engine.of("left") == [name]
 
