@@ -13,6 +13,10 @@ from jupyter_client.manager import KernelManager
 __all__ = ["Cell", "Kernel", "started"]
 
 LIMIT = 30.0
+"""Seconds that a cell may run."""
+
+PREPARE = "%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.interrupt_grace = 20"
+"""The cell that a kernel runs first."""
 
 
 @dataclass
@@ -21,11 +25,9 @@ class Cell:
 
     Attributes:
         outputs: its messages, as they came.
-        seconds: how long it ran.
     """
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
 
     def text(self, stream: str = "stdout") -> str:
         """What it wrote to a stream."""
@@ -70,14 +72,13 @@ class Kernel:
                 self._manager.interrupt_kernel()
             if self._next(request) == "idle":
                 break
-        cell.seconds = time.monotonic() - started
         return cell
 
     def kill_and_restart(self) -> None:
         """End its process with SIGKILL, and start it anew, with the extension loaded."""
         self._manager.restart_kernel(now=True)
         self._client.wait_for_ready(timeout=LIMIT)
-        self("%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.interrupt_grace = 20")
+        self(PREPARE)
 
     def _next(self, request: str) -> str:
         """Take one message, and file it under its cell. "idle" if it says that `request` is over."""
@@ -103,7 +104,7 @@ def started() -> Iterator[Kernel]:
         client.start_channels()
         client.wait_for_ready(timeout=LIMIT)
         kernel = Kernel(manager, client)
-        kernel("%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.interrupt_grace = 20")
+        kernel(PREPARE)
         yield kernel
     finally:
         client.stop_channels()
