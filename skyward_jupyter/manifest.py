@@ -96,6 +96,14 @@ class Manifest:
             return "to send"
         return "held" if self._is_everywhere(entry) else "held by " + ", ".join(map(str, sorted(held)))
 
+    def _to_the_holder(self) -> str:
+        """Return how much is to be sent to the node that holds the most, where that is less than to another."""
+        least, rank = min(((self._missing_on(rank), rank) for rank in self.nodes), default=(self.to_send, 0))
+        return f" ({size_text(least)} to node {rank})" if least < self.to_send else ""
+
+    def _missing_on(self, rank: int) -> int:
+        return sum(entry.nbytes for entry in self.entries if rank not in (entry.held_by(self.holds) or ()))
+
     def _rows(self) -> list[Sequence[str]]:
         return [
             (e.name, e.kind + (f" ({e.reason})" if e.reason else ""), size_text(e.nbytes), e.digest, self._where(e))
@@ -103,7 +111,7 @@ class Manifest:
         ]
 
     def _notes(self) -> list[str]:
-        notes = [f"{size_text(self.nbytes)} in all, {size_text(self.to_send)} to send"]
+        notes = [f"{size_text(self.nbytes)} in all, {size_text(self.to_send)} to send{self._to_the_holder()}"]
         if self.modules:
             imports = (name if name == module else f"{module} as {name}" for name, module in self.modules)
             notes.append("imported on the node: " + ", ".join(imports))

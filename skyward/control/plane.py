@@ -88,6 +88,8 @@ class ControlPlane:
                 | tasks.Overdue()
                 | tasks.Started()
                 | tasks.Delivered()
+                | tasks.Stored()
+                | tasks.Dropped()
                 | tasks.Broadcast()
                 | tasks.Cancel()
                 | tasks.Abandon()

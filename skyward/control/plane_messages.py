@@ -65,6 +65,8 @@ type TaskMessage = (
     | tasks.Broadcast
     | tasks.Started
     | tasks.Delivered
+    | tasks.Stored
+    | tasks.Dropped
     | tasks.Ended
     | tasks.Overdue
     | tasks.Cancel

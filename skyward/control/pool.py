@@ -242,12 +242,15 @@ class Pool:
                 settle(work, error)
             return
         batches: dict[tuple[bool, Needs], list[int]] = {}
+        blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
             work.task = ready.tasks.number()
             self._works[work.task] = work
+            if work.blobs:
+                blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
             batches.setdefault((not work.feeders, work.needs), []).append(work.task)
         for (replayable, needs), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs))
+            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs, blobs))
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs."""

@@ -1,5 +1,6 @@
 """What the task manager is told, and what it says must be done."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +12,7 @@ __all__ = [
     "BroadcastEnded",
     "Cancel",
     "Delivered",
+    "Dropped",
     "Effect",
     "Ended",
     "Found",
@@ -28,6 +30,7 @@ __all__ = [
     "Settle",
     "Started",
     "Stop",
+    "Stored",
     "Submitted",
     "Tick",
 ]
@@ -43,12 +46,14 @@ class Submitted:
         target: the rank they must run on.
         replayable: they may run again from the start.
         needs: what each of them asks of its node.
+        blobs: by task, the sizes by key of the blobs that it must have on its node; tasks without any are left out.
     """
 
     tasks: tuple[int, ...]
     target: int | None = None
     replayable: bool = True
     needs: Needs = NOTHING
+    blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,22 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """A node has these blobs from now on."""
+
+    rank: int
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A node was told to forget these blobs."""
+
+    rank: int
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A node is done with a task. `seconds` is how long it ran."""
 
@@ -172,6 +193,8 @@ type Message = (
     | Overdue
     | Started
     | Delivered
+    | Stored
+    | Dropped
     | Ended
     | Cancel
     | Abandon

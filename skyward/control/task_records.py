@@ -1,5 +1,6 @@
 """What the task manager remembers of each task and of each broadcast."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skyward.specs.needs import NOTHING, Needs
@@ -9,11 +10,16 @@ __all__ = ["BroadcastRecord", "TaskRecord"]
 
 @dataclass(slots=True)
 class TaskRecord:
-    """One task: what it asks for, where it was sent, and what has become of it so far."""
+    """One task: what it asks for, where it was sent, and what has become of it so far.
+
+    `blobs`: sizes of its data by key. `overtaken`: how many tasks behind it were sent before it.
+    """
 
     target: int | None
     replayable: bool
     needs: Needs = NOTHING
+    blobs: Mapping[bytes, int] = field(default_factory=dict)
+    overtaken: int = 0
     node: int | None = None
     started: bool = False
     cancelled: bool = False

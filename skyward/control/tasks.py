@@ -1,7 +1,9 @@
 """The task manager: which task goes to which node, and how each task ends. Decides; does nothing.
 
 Tasks wait in FIFO order and go round robin to nodes with a free slot and what else they need; a task that fits nowhere
-now does not hold up those of another shape. While tasks are short, a node is also given a few ahead of time
+now does not hold up those of another shape. A task with large data goes to the node with a free slot that must be sent
+the least of it (`skyward.control.locality`); where that is much and tasks are short, a few tasks behind it that a free
+node has all the data of go first. While tasks are short, a node is also given a few ahead of time
 (`prefetch`), so that it does not idle for a round trip after each; what turns out to wait behind a long task is
 recalled as soon as another node could run it.
 
@@ -11,9 +13,10 @@ It never runs more often than that: one that was sent ahead counts as run, and i
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from skyward.control.locality import WORTH, Locality
 from skyward.control.slots import NodeSlots, SlotTable
 from skyward.control.task_messages import (
     Abandon,
@@ -21,6 +24,7 @@ from skyward.control.task_messages import (
     BroadcastEnded,
     Cancel,
     Delivered,
+    Dropped,
     Effect,
     Ended,
     Found,
@@ -38,6 +42,7 @@ from skyward.control.task_messages import (
     Settle,
     Started,
     Stop,
+    Stored,
     Submitted,
     Tick,
 )
@@ -52,6 +57,13 @@ PREFETCH_HORIZON = 0.004
 """Seconds of work that a node is given ahead of time."""
 
 PREFETCH_MOST = 64
+
+OVERTAKEN = 16
+OVERTAKING_SECONDS = 1.0
+"""Tasks that may go before the oldest one because a free node has their data; and how long tasks may take on average
+for that, so that it is soon its turn."""
+
+_NO_BLOBS: Mapping[bytes, int] = {}
 _KILLED = "the process it ran in was killed"
 RECALL_AFTER = 0.05
 """Seconds without a task ending on a node after which what waits there may be recalled."""
@@ -76,6 +88,7 @@ class TaskManager:
     _table: SlotTable = field(default_factory=SlotTable)
     _broadcasts: dict[int, BroadcastRecord] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
+    _locality: Locality = field(default_factory=Locality)
 
     def number(self) -> int:
         """A number for a new task or broadcast."""
@@ -186,13 +199,16 @@ class TaskManager:
             case NodeDraining(rank):
                 self._drain(rank, effects)
             case NodeLost(rank, reason):
+                self._locality.left(rank)
                 self._lose(rank, reason, effects)
                 self._take_from_broadcasts(rank)
             case Overdue(tasks, rank, reason):
+                self._locality.left(rank)
                 self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
                 self._take_from_broadcasts(rank)
             case NodeRemoved(rank, reason, outcome):
+                self._locality.left(rank)
                 self._lose(rank, reason, effects, outcome)
                 for task in self._waiting.drop_pinned(rank):
                     self._settle(task, outcome, reason, effects)
@@ -204,6 +220,12 @@ class TaskManager:
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
                     record.replayable = False
+                return effects
+            case Stored(rank, keys):
+                self._locality.stored(rank, keys)
+                return effects
+            case Dropped(rank, keys):
+                self._locality.dropped(rank, keys)
                 return effects
             case Ended():
                 self._end(message, now, effects)
@@ -226,7 +248,8 @@ class TaskManager:
 
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
-            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs)
+            blobs = new.blobs.get(task, _NO_BLOBS)
+            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, blobs)
             self._waiting.add(task, new.needs, new.target)
         if reason := self.unfit(new.needs):
             self._waiting.discard(new.tasks)
@@ -401,19 +424,49 @@ class TaskManager:
                     break
                 self._send(self._waiting.take_pinned(rank), rank, now, effects)
         for needs in self._waiting.shapes():
-            while self._waiting.has(needs) and (free := self._table.next_free(needs)) is not None:
-                self._send(self._waiting.take(needs), free, now, effects)
+            while (chosen := self._choose(needs)) is not None:
+                place, free = chosen
+                self._send(self._waiting.take(needs, place), free, now, effects)
         if self._waiting.has(NOTHING) and (ahead := self._prefetch()):
-            while self._goes_ahead() and (free := self._table.next_ahead(ahead)) is not None:
+            while (early := self._goes_ahead()) is not None and (free := self._best(early, ahead)) is not None:
                 self._send(self._waiting.take(NOTHING), free, now, effects)
 
-    def _goes_ahead(self) -> bool:
-        """Return whether the next task may be lost with a node on which it waits, which counts as if it had run."""
+    def _choose(self, needs: Needs) -> tuple[int, int] | None:
+        """Return which of the waiting tasks of a shape goes next, by its place, and to which node; None if none can."""
+        task = self._waiting.next(needs)
+        if task is None or (rank := self._best(task)) is None:
+            return None
+        return self._overtaking(needs, task, rank) or (0, rank)
+
+    def _overtaking(self, needs: Needs, oldest: int, rank: int) -> tuple[int, int] | None:
+        """Return a task behind the oldest one, and the free node that has its data, if `rank` lacks the oldest's."""
+        record = self._tasks[oldest]
+        if not record.blobs or record.overtaken >= OVERTAKEN or self._locality.to_send(rank, record.blobs) < WORTH:
+            return None
+        if self.task_seconds is None or self.task_seconds > OVERTAKING_SECONDS:
+            return None
+        for place, task in enumerate(self._waiting.first(needs, 1 + OVERTAKEN)):
+            blobs = self._tasks[task].blobs
+            its = self._best(task) if sum(blobs.values()) >= WORTH else None
+            if its is not None and not self._locality.to_send(its, blobs):
+                record.overtaken += 1
+                return place, its
+        return None
+
+    def _best(self, task: int, ahead: int = 0) -> int | None:
+        """Return the node that a task had best go to, of those where it can start now, or be sent `ahead` of time."""
+        record = self._tasks[task]
+        locality, blobs = self._locality, record.blobs
+        cost = (lambda node: locality.cost(node.rank, node.busy, blobs)) if blobs else None
+        return self._table.next_ahead(ahead, cost) if ahead else self._table.next_free(record.needs, cost)
+
+    def _goes_ahead(self) -> int | None:
+        """Return the next task if it may be lost with a node on which it waits, which counts as if it had run."""
         task = self._waiting.next(NOTHING)
         if task is None or not self.retries:
-            return False
+            return None
         record = self._tasks[task]
-        return record.replayable and not record.losses
+        return task if record.replayable and not record.losses else None
 
     def _prefetch(self) -> int:
         if self.task_seconds is None:

@@ -219,6 +219,12 @@ class Work:
     group_limit: float | None = None
     stuck: str = ""
 
+    @property
+    def blobs(self) -> Mapping[bytes, memoryview]:
+        """The blobs that must be on a node before the task can run there."""
+        code, call = self.code.outgoing.blobs, self.call.blobs
+        return {**code, **call} if code and call else code or call
+
 
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
