@@ -425,10 +425,10 @@ class TaskManager:
                 self._send(self._waiting.take_pinned(rank), rank, now, effects)
         for needs in self._waiting.shapes():
             while (chosen := self._choose(needs)) is not None:
-                place, free = chosen
-                self._send(self._waiting.take(needs, place), free, now, effects)
+                place, rank = chosen
+                self._send(self._waiting.take(needs, place), rank, now, effects)
         if self._waiting.has(NOTHING) and (ahead := self._prefetch()):
-            while (early := self._goes_ahead()) is not None and (free := self._best(early, ahead)) is not None:
+            while (task := self._goes_ahead()) is not None and (free := self._best(task, ahead)) is not None:
                 self._send(self._waiting.take(NOTHING), free, now, effects)
 
     def _choose(self, needs: Needs) -> tuple[int, int] | None:
