@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         IllegalMoveError,
         InputLostError,
         JournalError,
+        KeptElsewhereError,
+        KeptLostError,
         LockLostError,
         MissingModuleError,
         NoClusterError,
@@ -52,11 +54,13 @@ if TYPE_CHECKING:
     )
     from skyward.function import SkyFunction, function, main
     from skyward.instance import InstanceInfo, instance_info, is_head
+    from skyward.kept import Kept
     from skyward.output import silent, stderr, stdout
     from skyward.pending import PendingFunction, PendingFunctionGroup, gather
     from skyward.reaping import reap
     from skyward.requests import request_resources
     from skyward.sharding import shard
+    from skyward.shelf import keep
     from skyward.shown import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
@@ -82,6 +86,9 @@ __all__ = [
     "InputLostError",
     "InstanceInfo",
     "JournalError",
+    "Kept",
+    "KeptElsewhereError",
+    "KeptLostError",
     "Local",
     "LockLostError",
     "MissingModuleError",
@@ -129,6 +136,7 @@ __all__ = [
     "gather",
     "instance_info",
     "is_head",
+    "keep",
     "lock",
     "main",
     "queue",
@@ -160,6 +168,8 @@ _HOMES = {
     "InstanceInfo": "instance",
     "instance_info": "instance",
     "is_head": "instance",
+    "Kept": "kept",
+    "keep": "shelf",
     "silent": "output",
     "stderr": "output",
     "stdout": "output",

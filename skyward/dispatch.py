@@ -94,7 +94,8 @@ class Dispatcher:
         def done(ended: dict[int, Work]) -> None:
             _collect(future, ended)
 
-        broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name)
+        refused = future.set_exception
+        broadcast = BroadcastWork(make, done, refused, members, pending.needs, template.code.name, template.kept)
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
         future.parts = lambda: [work.future for work in tuple(members.values())]
         runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))

@@ -8,7 +8,8 @@ SkywardError
 │   ├── NoPoolError               no pool is in scope (also a RuntimeError)
 │   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
 │   ├── NoClusterError            collections were asked for of nodes that form no cluster (also a RuntimeError)
-│   └── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
+│   ├── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
+│   └── KeptElsewhereError        the handle of a kept value was used as if it were the value (also an AttributeError)
 ├── PayloadError                  a value cannot travel; nothing was sent
 │   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
 │   ├── MissingModuleError        a module the payload needs is missing on the node (also a ModuleNotFoundError)
@@ -21,6 +22,7 @@ SkywardError
 ├── CollectionError               a collection could not do what it was asked to (also a RuntimeError)
 │   ├── CollectionUnavailableError  too few of the nodes that keep it are there
 │   └── LockLostError             a lock was lost before it was released
+├── KeptLostError                 a value that a node kept is not there any more (also a LookupError)
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
@@ -44,6 +46,8 @@ __all__ = [
     "IllegalMoveError",
     "InputLostError",
     "JournalError",
+    "KeptElsewhereError",
+    "KeptLostError",
     "LockLostError",
     "MissingModuleError",
     "NoClusterError",
@@ -113,6 +117,10 @@ class NotOnNodeError(UsageError, RuntimeError):
     """The call belongs on the other side: on a node, or on the client."""
 
 
+class KeptElsewhereError(UsageError, AttributeError):
+    """A handle of a value that a node keeps was used as if it were the value. Use it in a task, or fetch it."""
+
+
 class PayloadError(SkywardError):
     """A value cannot travel to a node. Nothing was sent."""
 
@@ -175,6 +183,10 @@ class CollectionLostError(CollectionError):
 
 class LockLostError(CollectionError):
     """A lock was lost before it was released, so another may have held it meanwhile."""
+
+
+class KeptLostError(SkywardError, LookupError):
+    """A value that a node kept is not there any more: its node was lost or has gone, or it was dropped."""
 
 
 class TaskError(SkywardError):

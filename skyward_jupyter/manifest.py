@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.wire.payload import Packed
+from skyward.words import size_text
 
-__all__ = ["SHOWN_FROM", "Entry", "Manifest", "size_text"]
+__all__ = ["SHOWN_FROM", "Entry", "Manifest"]
 
 SHOWN_FROM = 16 << 20
 """Bytes from which a manifest is shown without being asked for."""
@@ -155,12 +156,3 @@ class Manifest:
 
 _HEADINGS = ("name", "type", "size", "digest", "on the nodes")
 _SIZE = 2
-
-
-def size_text(nbytes: float) -> str:
-    """A number of bytes for people: `1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} GiB"

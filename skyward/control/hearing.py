@@ -31,6 +31,7 @@ from skyward.wire.messages import (
     Paused,
     Payload,
     Started,
+    ValueKept,
     Yielded,
 )
 from skyward.wire.payload import blobs_of, encode
@@ -38,6 +39,7 @@ from skyward.wire.payload import blobs_of, encode
 if TYPE_CHECKING:
     from skyward.control.node import Node
     from skyward.control.work import Sink
+    from skyward.shelf import KeptInfo
 
 __all__ = ["Hearing"]
 
@@ -55,6 +57,7 @@ class Hearing:
         node_at: the node of a rank.
         tell: tells the control plane.
         delivered: is told that part of a task's stream has arrived.
+        kept: is told of a value that a node keeps from now on, and of the task that it is of.
         wrote: takes what is printed: the node, the task or 0, the stream and the text.
 
     Attributes:
@@ -72,6 +75,7 @@ class Hearing:
         delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
+        kept: "Callable[[Node, KeptInfo, int], None]",
     ) -> None:
         self.works = works
         self.arrived: dict[int, Arrived] = {}
@@ -84,6 +88,7 @@ class Hearing:
         self._delivered = delivered
         self._spawn = spawn
         self._wrote = wrote
+        self._kept = kept
 
     def heard(self, node: "Node", event: Event) -> None:
         """An event of a node. One that is leaving has only its last words to say."""
@@ -129,6 +134,8 @@ class Hearing:
                 data, metadata, display_id, update = pickle.loads(payload.data)
                 shown = work.sink
                 self._show(shown, lambda: shown.display(node.rank, data, metadata, display_id, update))
+            case ValueKept(info, task):
+                self._kept(node, info, task)
             case Yielded(_, items):
                 if blobs := blobs_of(items):
                     node.tell(Drop(tuple(blob.key for blob in blobs)))

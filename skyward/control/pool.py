@@ -23,6 +23,7 @@ from skyward.control.draining import undrainable
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
+from skyward.control.kept_values import KeptValues, keys_of
 from skyward.control.launching import launchers_of
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.lifespan import Lifespan, Say
@@ -36,7 +37,7 @@ from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import BroadcastWork, Work
-from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, UsageError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SkywardError, UsageError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
@@ -80,8 +81,15 @@ class Pool:
         self._works: dict[int, Work] = {}
         self.task_record = TaskRecord(self._works, self._rank_of)
         wrote = self.task_record.wrote
+        self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
         self._hearing = Hearing(
-            self._works, lambda rank: self._fleet.nodes.get(rank), self._tell, self._delivered, self._spawn, wrote
+            self._works,
+            lambda rank: self._fleet.nodes.get(rank),
+            self._tell,
+            self._delivered,
+            self._spawn,
+            wrote,
+            self.kept_values.keeps,
         )
         self._arrived, self.log = self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
@@ -201,6 +209,8 @@ class Pool:
         finally:
             self._record.leave()
             self._hearing.close()
+            if self._plane is not None:
+                self.kept_values.close()
             self._life.move("closed", _now())
             spent = 0.0 if self._plane is None else self._plane.ledger.spent(_now())
             self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
@@ -241,25 +251,41 @@ class Pool:
             for work in works:
                 settle(work, error)
             return
-        batches: dict[tuple[bool, Needs], list[int]] = {}
+        batches: dict[tuple[int | None, bool, Needs, tuple[str, ...]], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
+            rank = target
+            if work.kept:
+                try:
+                    rank = self.kept_values.place(work, target)
+                except SkywardError as error:
+                    settle(work, error)
+                    continue
             work.task = ready.tasks.number()
             self._works[work.task] = work
             if work.blobs:
                 blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
-            batches.setdefault((not work.feeders, work.needs), []).append(work.task)
-        for (replayable, needs), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs, blobs))
+            batches.setdefault((rank, not work.feeders, work.needs, keys_of(work.kept)), []).append(work.task)
+        for (rank, replayable, needs, kept), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, kept, blobs))
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
+        among: frozenset[int] = frozenset()
+        if work.kept:
+            try:
+                among, said = self.kept_values.places(work)
+            except SkywardError as error:
+                work.refused(error)
+                return
+            if said:
+                self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {said}")
         work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
-        self._tell(tasks.Broadcast(work.number, work.needs))
+        self._tell(tasks.Broadcast(work.number, work.needs, keys_of(work.kept), among))
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""
@@ -360,6 +386,8 @@ class Pool:
                     ended.done(ended.members)
                 case plane.Ready() | plane.Decided() | tasks.Requeue():
                     pass
+                case plane.Forget() | plane.Unkept():
+                    self.kept_values.carry_out(effect)
                 case machine_messages.GiveUp():
                     self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")
                 case _:
@@ -397,7 +425,10 @@ class Pool:
             reason = f"Pool {self.name!r} {reason}"
         self._hearing.task_ended(work)
         self.task_record.ended(work, outcome, reason)
-        settle(work, outcome, reason, self._arrived.pop(task, None))
+        arrived = self._arrived.pop(task, None)
+        if outcome != "value" and self._ready().kept.entries:
+            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
+        settle(work, outcome, reason, arrived)
         self.log.task_ended(task)
 
     # What another process has sent.
@@ -413,18 +444,28 @@ class Pool:
         self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:
             end_inputs(node, known)
+        for info in report.kept:
+            self.kept_values.keeps(node, info)
 
     # How many nodes.
 
-    def resize(self, wanted: Nodes, group: str | None = None) -> None:
-        """Change how many nodes there are. Nodes that go finish their tasks first."""
+    def resize(self, wanted: Nodes, group: str | None = None) -> str:
+        """Change how many nodes there are. Nodes that go finish their tasks first.
+
+        Return why it cannot be, in which case nothing is changed; else an empty string.
+        """
         name = group if group is not None else next(iter(self._launchers))
+        staying = self._ready().staying(_now()).get(name)
+        if staying is not None and wanted.ceiling < staying.nodes:
+            return f"{staying.why}, so {staying.nodes} nodes stay"
         self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+        return ""
 
     def drain(self, rank: int) -> str:
         """Let a node finish its tasks and go, the pool having one less; why it cannot, empty where it does."""
         ready = self._ready()
-        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, rank)
+        kept = ready.kept.holding(_now())
+        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, kept, rank)
         self._tell(plane.DrainNode(rank))
         return reason
 

@@ -8,6 +8,7 @@ from skyward.control.task_messages import Outcome, Settle
 from skyward.control.work import Arrived, Work
 from skyward.errors import (
     BudgetExhaustedError,
+    KeptLostError,
     NodeLostError,
     NodeStartError,
     NoGroupFitsError,
@@ -16,6 +17,7 @@ from skyward.errors import (
     TaskTimeoutError,
 )
 from skyward.wire.failure import Failure
+from skyward.words import joined
 
 __all__ = ["final", "settle"]
 
@@ -40,6 +42,8 @@ def settle(
         return
     work.running = False
     work.ended_at = time.monotonic()
+    if work.kept and arrived is not None:
+        arrived = replace(arrived, kept=work.kept)  # or what comes back of them would be let go before it is looked at
     for feeder in work.feeders:
         feeder.stop()
     if outcome == "value" and arrived is not None:
@@ -79,6 +83,11 @@ def _error(
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
             return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+        case "unkept":
+            names = joined(handle.name for handle in work.kept)
+            return KeptLostError(
+                f"{name}() uses {names}, which was lost with its node: {reason}. Run what made it again."
+            )
         case "unfit":
             return NoGroupFitsError(f"{name}() asks for {reason}.")
         case "stuck":

@@ -46,6 +46,7 @@ class Submitted:
         target: the rank they must run on.
         replayable: they may run again from the start.
         needs: what each of them asks of its node.
+        kept: keys of the values that their target keeps and they use: they end with that node.
         blobs: by task, the sizes by key of the blobs that it must have on its node; tasks without any are left out.
     """
 
@@ -53,6 +54,7 @@ class Submitted:
     target: int | None = None
     replayable: bool = True
     needs: Needs = NOTHING
+    kept: tuple[str, ...] = ()
     blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
 
 
@@ -61,11 +63,15 @@ class Broadcast:
     """One task on every node there is, and on those that join while any of them runs.
 
     The nodes there are at the start share the data among them; those that join later find their share empty. Where
-    there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out.
+    there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out. Where it uses
+    values that nodes keep, by the keys `kept`, these nodes alone take part, of the ranks `among`, and each part ends
+    with its node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
+    kept: tuple[str, ...] = ()
+    among: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +207,12 @@ type Message = (
     | Tick
 )
 
-type Outcome = Literal["value", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"]
-"""How a task ends. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for cannot
-be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
+type Outcome = Literal[
+    "value", "error", "timeout", "cancelled", "lost", "unkept", "unfit", "abandoned", "unfunded", "stuck"
+]
+"""How a task ends. "unkept": its node was lost, with a value there that it uses. "unfit": no node could ever hold it.
+"abandoned" and "unfunded": the nodes that it waited for cannot be had, or paid. "stuck": streams hold the slots that it
+waited for, until it ends."""
 
 
 # Effects.

@@ -12,7 +12,8 @@ __all__ = ["BroadcastRecord", "TaskRecord"]
 class TaskRecord:
     """One task: what it asks for, where it was sent, and what has become of it so far.
 
-    `blobs`: sizes of its data by key. `overtaken`: how many tasks behind it were sent before it.
+    `bound`: it uses what its target keeps, and ends with that node. `blobs`: sizes of its data by key. `overtaken`: how
+    many tasks behind it were sent before it.
     """
 
     target: int | None
@@ -20,6 +21,7 @@ class TaskRecord:
     needs: Needs = NOTHING
     blobs: Mapping[bytes, int] = field(default_factory=dict)
     overtaken: int = 0
+    bound: bool = False
     node: int | None = None
     started: bool = False
     cancelled: bool = False
@@ -34,7 +36,8 @@ class TaskRecord:
 class BroadcastRecord:
     """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
 
-    `over`: ranks whose part has ended though their node was lost.
+    `over`: ranks whose part has ended though their node was lost. `bound`: its parts use what their nodes
+    keep, and no other node takes part.
     """
 
     needs: Needs
@@ -42,3 +45,4 @@ class BroadcastRecord:
     size: int = 0
     given: set[int] = field(default_factory=set)
     over: set[int] = field(default_factory=set)
+    bound: bool = False

@@ -158,6 +158,16 @@ class TaskManager:
         """Return the tasks that hold the slots of each node."""
         return {rank: list(node.tasks)[: node.slots] for rank, node in self._table.nodes.items()}
 
+    def could_hold(self, rank: int, needs: Needs) -> bool:
+        """Return whether a node could take a task of this shape when it is empty."""
+        node = self._table.nodes.get(rank)
+        return node is not None and self._could_hold(node, needs)
+
+    def backlog(self, rank: int) -> int:
+        """Return how many tasks a node has, or are to come to it by name, beyond its slots; less than 0: free slots."""
+        node = self._table.nodes.get(rank)
+        return 0 if node is None else len(self._waiting.pinned_to(rank)) - node.spare
+
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
         """Return the nodes that a task which waits for a slot could ever start on; None where it does not wait."""
         record = self._tasks.get(task)
@@ -190,8 +200,8 @@ class TaskManager:
         match message:
             case Submitted():
                 self._submit(message, effects)
-            case Broadcast(broadcast, needs):
-                self._open_broadcast(broadcast, needs, effects)
+            case Broadcast():
+                self._open_broadcast(message, effects)
             case NodeJoined():
                 self._join(message, now, effects)
             case Found():
@@ -211,7 +221,8 @@ class TaskManager:
                 self._locality.left(rank)
                 self._lose(rank, reason, effects, outcome)
                 for task in self._waiting.drop_pinned(rank):
-                    self._settle(task, outcome, reason, effects)
+                    unkept = outcome == "lost" and self._tasks[task].bound
+                    self._settle(task, "unkept" if unkept else outcome, reason, effects)
                 self._take_from_broadcasts(rank)
             case Started(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -249,18 +260,19 @@ class TaskManager:
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
             blobs = new.blobs.get(task, _NO_BLOBS)
-            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, blobs)
+            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, blobs, bound=bool(new.kept))
             self._waiting.add(task, new.needs, new.target)
         if reason := self.unfit(new.needs):
             self._waiting.discard(new.tasks)
             for task in new.tasks:
                 self._settle(task, "unfit", reason, effects)
 
-    def _open_broadcast(self, broadcast: int, needs: Needs, effects: list[Effect]) -> None:
-        ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], needs)]
-        self._broadcasts[broadcast] = BroadcastRecord(needs, size=len(ranks))
+    def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
+        able = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], new.needs)]
+        ranks = [rank for rank in able if rank in new.among] if new.kept else able
+        self._broadcasts[new.broadcast] = BroadcastRecord(new.needs, size=len(ranks), bound=bool(new.kept))
         for position, rank in enumerate(ranks):
-            self._add_member(broadcast, rank, (position, len(ranks)), effects)
+            self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
 
     def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
         """Whether a node could take a task of this shape when it is empty."""
@@ -273,7 +285,9 @@ class TaskManager:
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
-        self._tasks[task] = TaskRecord(rank, replayable=True, needs=record.needs, broadcast=broadcast, share=share)
+        self._tasks[task] = TaskRecord(
+            rank, replayable=True, needs=record.needs, broadcast=broadcast, share=share, bound=record.bound
+        )
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
@@ -283,7 +297,8 @@ class TaskManager:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
-            if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
+            missing = not record.bound and rank not in record.given
+            if missing and self._could_hold(self._table.nodes[rank], record.needs):
                 share = (record.size, record.size) if record.size else (0, 1)
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
@@ -317,6 +332,8 @@ class TaskManager:
             self._recall_surplus(rank, self._table.nodes[rank], len(self._tasks), effects)
 
     def _lose(self, rank: int, reason: str, effects: list[Effect], outcome: Outcome = "lost") -> None:
+        unkept = {task for task in self._waiting.pinned_to(rank) if self._tasks[task].bound}
+        self._settle_waiting(unkept, "unkept" if outcome == "lost" else outcome, reason, effects)
         node = self._table.remove(rank)
         if node is None:
             return
@@ -327,6 +344,8 @@ class TaskManager:
             record.losses += 1  # one sent ahead may have run, too: nobody has heard of what happened last
             if record.cancelled:
                 self._settle(task, "cancelled", reason, effects)
+            elif outcome == "lost" and record.bound:
+                self._settle(task, "unkept", reason, effects)
             elif outcome != "lost" or not record.replayable or record.losses > self.retries:
                 self._settle(task, outcome, reason, effects)
             else:

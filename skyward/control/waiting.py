@@ -96,6 +96,10 @@ class WaitingTasks:
         queue = self._pinned.get(rank)
         return queue[0] if queue else None
 
+    def pinned_to(self, rank: int) -> tuple[int, ...]:
+        """Return the tasks that wait for this node, the oldest first; they stay."""
+        return tuple(self._pinned.get(rank, ()))
+
     def take_pinned(self, rank: int) -> int:
         """Take the oldest task that waits for this node."""
         queue = self._pinned[rank]

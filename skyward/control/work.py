@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from skyward.control.blocked import Blocked
 from skyward.control.costing import FREE, Terms
@@ -18,6 +18,9 @@ from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode
+
+if TYPE_CHECKING:
+    from skyward.kept import Kept
 
 __all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work"]
 
@@ -47,10 +50,11 @@ class Undecoded(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What a node sent, with its blobs."""
+    """What a node sent, with its blobs; and handles of kept values that its task used, which may be part of it."""
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+    kept: "tuple[Kept[Any], ...]" = ()
 
     def decode(self) -> Any:
         """The value."""
@@ -220,6 +224,11 @@ class Work:
     stuck: str = ""
 
     @property
+    def kept(self) -> "tuple[Kept[Any], ...]":
+        """Handles of the kept values that it uses, which it keeps alive."""
+        return (*self.code.outgoing.kept, *self.call.kept)
+
+    @property
     def blobs(self) -> Mapping[bytes, memoryview]:
         """The blobs that must be on a node before the task can run there."""
         code, call = self.code.outgoing.blobs, self.call.blobs
@@ -229,12 +238,14 @@ class Work:
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
     """A broadcast of a function of this `name`: makes the work of each member, and collects them. `done` is called with
-    the members, by rank.
+    the members, by rank; `refused` with why there are none. `kept`: handles of the kept values that it uses.
     """
 
     make: Callable[[], Work]
     done: Callable[[dict[int, Work]], None]
+    refused: Callable[[BaseException], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""
+    kept: "tuple[Kept[Any], ...]" = ()
     number: int = 0

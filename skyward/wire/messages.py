@@ -14,6 +14,7 @@ from typing import Literal
 from casty import Askable
 
 from skyward.metrics import NodeMetrics
+from skyward.shelf import KeptInfo
 from skyward.wire.shared.losing import Loss
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Fetch",
     "Fetched",
     "Finished",
+    "ForgetValues",
     "Join",
     "Keep",
     "Kept",
@@ -58,6 +60,7 @@ __all__ = [
     "Submit",
     "Told",
     "Topology",
+    "ValueKept",
     "Yielded",
 ]
 
@@ -164,6 +167,13 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetValues:
+    """Forget the kept values of these keys. Tasks that have them already keep them to their end."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """What `sky.instance_info()` says from now on, as JSON."""
 
@@ -242,7 +252,21 @@ class Shutdown:
 
 
 ToNode = (
-    Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Losses | Keep | Leave | Peering | Fetch | Shutdown
+    Code
+    | Submit
+    | Cancel
+    | Credit
+    | Feed
+    | Drop
+    | ForgetValues
+    | Topology
+    | Join
+    | Losses
+    | Keep
+    | Leave
+    | Peering
+    | Fetch
+    | Shutdown
 )
 
 type Command = ToNode
@@ -368,6 +392,14 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueKept:
+    """The node keeps a value from now on, for later tasks. `task`: which one it is of."""
+
+    value: KeptInfo
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """A task that a node has, or whose end it has not been able to tell.
 
@@ -387,11 +419,15 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a node has, told first to a client that did not send it. `last`: the highest number of a task so far."""
+    """What a node has, told first to a client that did not send it. `last`: the highest number of a task so far.
+
+    `kept`: the values that it keeps.
+    """
 
     tasks: tuple[Known, ...]
     blobs: tuple[Blob, ...]
     last: int
+    kept: tuple[KeptInfo, ...] = ()
     task: int = 0
 
 
@@ -420,7 +456,7 @@ class Ending:
 OfNode = Clustered | Kept | Told | Reported | Peered | Fetched | Metrics | Ending | Farewell
 """Events that are of no task."""
 
-type Event = Started | Output | Display | Yielded | Paused | Need | Finished | OfNode
+type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | Finished | OfNode
 
 
 @dataclass(frozen=True)
@@ -436,7 +472,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Paused | Need | Finished | OfNode, ...]
+    events: tuple[Started | Output | Display | Yielded | Paused | Need | ValueKept | Finished | OfNode, ...]
     received: int
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
+from skyward.kept import noting
 from skyward.wire.blame import not_picklable
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
@@ -104,10 +105,11 @@ def pack_shared(value: object, side: Side, name: str) -> Shared:
     sink = io.BytesIO()
     pickler = _Pickler(sink, side, buffers.append)
     try:
-        pickler.dump(value)
+        with noting() as kept:
+            pickler.dump(value)
     except Exception as error:
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
-    packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers))
+    packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     return Shared(packed, frozenset(pickler.needs), frozenset(pickler.modules))
 
 

@@ -65,7 +65,7 @@ def told_of(node: Any, timeout: float | None = None) -> tuple[list[object], Hear
             spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
         work: Any = SimpleNamespace(seconds=None, timeout=timeout)
-        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing)
+        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing)
         hearing.heard(node, Finished(7, "value", Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return hearing
@@ -103,12 +103,12 @@ def test_a_task_whose_result_does_not_get_through_is_lost() -> None:
 
 
 def hearing_of(told: list[object], works: dict[int, Any]) -> Hearing:
-    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing)
+    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing, nothing)
 
 
 def test_elements_of_a_task_that_is_over_are_forgotten_by_its_node() -> None:
     node: Any = Holder(ConnectionError())
-    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing)
+    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert node.told == [Drop((BLOB.key,))]
@@ -158,7 +158,7 @@ def test_task_whose_event_cannot_be_handled_here_ends_as_remote_error() -> None:
         raise LookupError("no such element")
 
     work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
-    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing)
+    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert told == [Ended(7, 0, "error", 0.0)]
     assert work.error == "RemoteError"

@@ -1,0 +1,25 @@
+"""How nodes, sizes and lists are written in sentences: one wording for the library, the console and notebooks."""
+
+from collections.abc import Collection, Iterable
+
+__all__ = ["joined", "nodes_text", "size_text"]
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return words as a sentence lists them: `a`, `a and b`, `a, b and c`; empty for none."""
+    *before, last = list(words) or [""]
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def nodes_text(ranks: Collection[int]) -> str:
+    """Return the nodes of these ranks as a sentence names them: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
+    return f"node{'s' * (len(ranks) > 1)} {joined(map(str, sorted(ranks)))}" if ranks else ""
+
+
+def size_text(nbytes: float) -> str:
+    """Return a number of bytes for people: `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} GiB"

@@ -1,0 +1,230 @@
+"""The values that a node keeps for later tasks: see `skyward.shelf`."""
+
+import contextlib
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Lock, Thread  # tasks may replace the attributes of the module
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, NoReturn
+
+from skyward.errors import KeptLostError, UsageError
+from skyward.kept import arrived
+from skyward.shelf import KeptInfo
+from skyward.wire.messages import Event, ValueKept
+from skyward.wire.payload import Packed, pack
+from skyward.wire.text import encodable
+from skyward.worker.context import current_task_number
+from skyward.worker.forked import ForkedProcessError, is_forked
+
+__all__ = ["KeptHere", "NoShelf", "ValueShelf", "nbytes_of"]
+
+type Packer = Callable[[object, str], Packed]
+
+_SHARED = (int, float, complex, str, bytes, type(None), type, FunctionType, BuiltinFunctionType, ModuleType)
+"""Types of which one object stands for all that are equal, or that travel by name: they are not told by identity."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeptHere:
+    """Stands for a value that this node keeps, until it is home: there it is a `sky.Kept`.
+
+    Attributes:
+        info: what the client is told of it.
+        value: the object itself.
+    """
+
+    info: KeptInfo
+    value: Any
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.info.name
+
+    def fetch(self) -> Any:
+        """The object itself."""
+        return self.value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrived, (self.info,)
+
+    def __repr__(self) -> str:
+        return f"<Kept {self.info.name}: {self.info.kind}, on this node>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    info: KeptInfo
+    value: Any
+    packer: Packer
+
+
+class ValueShelf:
+    """What a node keeps whose tasks run as threads of one process.
+
+    Args:
+        node: its rank.
+        emit: tells the client.
+    """
+
+    def __init__(self, node: int, emit: Callable[[Event], None]) -> None:
+        self._node = node
+        self._emit = emit
+        self._lock = Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._keys: dict[int, list[str]] = {}
+
+    def keep(self, value: object, name: str, keep_for: float, packer: Packer | None = None) -> Any:
+        """Keep a value, and tell the client; what stands for it.
+
+        Args:
+            packer: makes a copy of it, as it travels.
+
+        Raises:
+            ForkedProcessError: a process that a task has forked cannot keep anything.
+        """
+        if is_forked():
+            raise ForkedProcessError("sky.keep")
+        info = KeptInfo(secrets.token_hex(16), encodable(name), encodable(_kind_of(value)), nbytes_of(value), keep_for)
+        with self._lock:
+            self._entries[info.key] = _Entry(info, value, packer or _packed)
+            if not isinstance(value, _SHARED):
+                self._keys.setdefault(id(value), []).append(info.key)
+        self._emit(ValueKept(info, current_task_number()))
+        return KeptHere(info, value)
+
+    def get(self, keys: Iterable[str], name: str) -> Any:
+        """Return the value of the first of these keys that is kept here.
+
+        Raises:
+            KeptLostError: none is.
+        """
+        return self._entry(keys, name).value
+
+    def pack(self, keys: Iterable[str], name: str) -> Packed:
+        """Return a copy of such a value, as it travels.
+
+        Raises:
+            KeptLostError: none is kept here.
+            NotPicklableError: it cannot travel.
+        """
+        entry = self._entry(keys, name)
+        token = _whole.set(True)
+        try:
+            return entry.packer(entry.value, name)
+        finally:
+            _whole.reset(token)
+
+    def _entry(self, keys: Iterable[str], name: str) -> _Entry:
+        with self._lock:
+            for key in keys:
+                if (entry := self._entries.get(key)) is not None:
+                    return entry
+        raise KeptLostError(f"{name} is not kept on node {self._node} (any more). Run what made it again.")
+
+    def stand_in(self, value: object) -> Any:
+        """Return what stands for a value that is kept here, by its identity; None for any other."""
+        keys = self._keys.get(id(value))
+        if keys is None or _whole.get():
+            return None
+        with self._lock:
+            entry = self._entries.get(keys[-1]) if keys else None
+        return KeptHere(entry.info, value) if entry is not None and entry.value is value else None
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget these values. They end on a thread of their own, as that may take a while, and may raise."""
+        gone: list[_Entry] = []
+        with self._lock:
+            for key in keys:
+                if (entry := self._entries.pop(key, None)) is not None:
+                    gone.append(entry)
+                    if (its := self._keys.get(id(entry.value))) is not None:
+                        its.remove(key)
+                        if not its:
+                            del self._keys[id(entry.value)]
+        if gone:
+            Thread(target=gone.clear, name="skyward-forget", daemon=True).start()
+
+    def report(self) -> tuple[KeptInfo, ...]:
+        """Return what is kept, for a client that did not hear of it."""
+        with self._lock:
+            return tuple(entry.info for entry in self._entries.values())
+
+
+class NoShelf:
+    """Refuses to keep values, on a node whose tasks run in processes of their own: each task may be in another one."""
+
+    def keep(self, value: object, name: str, keep_for: float) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"{name} cannot be kept: the tasks of this pool run in processes of their own. Open it with "
+            "`worker=sky.Worker(executor='thread')`, which is the default, to keep values on its nodes."
+        )
+
+    def get(self, keys: Iterable[str], name: str) -> NoReturn:
+        """Refuse: nothing is kept here.
+
+        Raises:
+            KeptLostError: always.
+        """
+        raise KeptLostError(f"{name} is not kept on this node. Run what made it again.")
+
+    def pack(self, keys: Iterable[str], name: str) -> NoReturn:
+        """Refuse, as `get` does."""
+        self.get(keys, name)
+
+    def stand_in(self, value: object) -> None:
+        """Return None: nothing is kept here."""
+
+
+_whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
+"""Whether what is kept is pickled as it is."""
+
+
+def _packed(value: object, name: str) -> Packed:
+    return pack(value, name, "back from the node")
+
+
+def _kind_of(value: object) -> str:
+    kind = type(value)
+    module = (kind.__module__ or "").partition(".")[0]
+    name = kind.__qualname__.rpartition("<locals>.")[2]
+    return name if module in ("builtins", "__main__") else f"{module} {name}"
+
+
+def nbytes_of(value: Any) -> int:
+    """Return the size of a value in bytes, as far as it tells: of arrays, frames, tensors and models their data."""
+    for measure in (_array, _frame, _module):
+        with contextlib.suppress(Exception):  # whatever the object makes of being asked
+            if nbytes := measure(value):
+                return nbytes
+    with contextlib.suppress(Exception):
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return sys.getsizeof(value) + sum(map(nbytes_of, value))
+        if isinstance(value, Mapping):
+            return sys.getsizeof(value) + sum(map(nbytes_of, value.values()))
+        return sys.getsizeof(value)
+    return 0
+
+
+def _array(value: Any) -> int:
+    """Return the bytes of an array or a tensor."""
+    return int(value.nbytes)
+
+
+def _frame(value: Any) -> int:
+    """Return the bytes of a data frame or a series of pandas."""
+    used = value.memory_usage()
+    return int(used.sum() if hasattr(used, "sum") else used)
+
+
+def _module(value: Any) -> int:
+    """Return the bytes of the parameters and buffers of a module of torch."""
+    return sum(int(each.nbytes) for each in (*value.parameters(), *value.buffers()))
