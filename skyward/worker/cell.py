@@ -29,7 +29,7 @@ from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
-from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
 
@@ -62,6 +62,7 @@ class CellRequest:
         run: names this run of the cell, on however many nodes.
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
+        shows: whether the last expression is displayed.
     """
 
     source: str
@@ -77,6 +78,7 @@ class CellRequest:
     run: str = ""
     definitions: tuple[str, ...] = ()
     in_place: bool = True
+    shows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class _Cell:
         else:
             exec(program.body, self.namespace)
             if program.last is not None:
-                self._show(eval(program.last, self.namespace))
+                self._conclude(eval(program.last, self.namespace))
         figures.show_figures(self._figures, self._last)
 
     async def _awaited(self, program: Program) -> None:
@@ -187,7 +189,7 @@ class _Cell:
                 if code.co_flags & inspect.CO_COROUTINE:
                     value = await value
                 if code is program.last:
-                    self._show(value)
+                    self._conclude(value)
 
     def elements(self, program: Program) -> Iterator[Any]:
         """What the cell yields."""
@@ -227,6 +229,13 @@ class _Cell:
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
         return CellResult(found, failure, self.node, request.definitions)
+
+    def _conclude(self, value: Any) -> None:
+        """Take `value` as that of the last expression."""
+        if value is not None:
+            self.namespace[VALUE] = value
+        if self.request.shows:
+            self._show(value)
 
     def _show(self, value: Any) -> None:
         if value is not None:

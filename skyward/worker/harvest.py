@@ -16,14 +16,17 @@ from skyward.wire.contents import Contents, contents_of, is_fixed, is_plain, is_
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.captured import Captured, Part
-from skyward.worker.program import PROVIDED, SHOW, STREAM
+from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
 
 __all__ = ["Harvest", "Together", "harvest"]
 
 _MISSING = object()
 
 _ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"}
-_HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, "__warningregistry__"}
+_HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
+
+_VALUE_LIMIT = 16 << 20
+"""Bytes up to which the value of the last expression comes back, if no name stands for it. It was displayed anyhow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Harvest:
         failed: by name, why a value cannot come back.
         stale: by captured name, why what changed in its value cannot come back.
         deleted: names that it unbound.
+        value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
+            one, as one of the values, or of those that failed.
     """
 
     values: dict[str, Packed] = field(default_factory=dict)
@@ -71,6 +76,7 @@ class Harvest:
     failed: dict[str, str] = field(default_factory=dict)
     stale: dict[str, str] = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
+    value: str = ""
 
 
 def harvest(
@@ -140,6 +146,9 @@ class _Gathering:
     ) -> Harvest:
         found = self.found
         names = list(only) if only is not None else self._bound(assigned)
+        value = self._name_of_value(names)
+        if value == VALUE:
+            names.append(VALUE)
         bound = [each for each in map(self._packed, names) if each is not None]
         changed = list(self._changes(only))
         changed_names = tuple(name for each in changed for name in each.part.names)
@@ -160,7 +169,18 @@ class _Gathering:
             found.failed,
             found.stale,
             tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
+            value,
         )
+
+    def _name_of_value(self, names: Collection[str]) -> str:
+        """The name under which the value of the last expression goes home, or is there; empty if there is no value."""
+        value = self._namespace.get(VALUE)
+        if value is None or is_plain(value):
+            return "" if value is None else VALUE
+        for name, other in self._namespace.items():
+            if other is value and (name in names or (self._in_place and self._initial.get(name) is value)):
+                return name
+        return VALUE
 
     def _bound(self, assigned: Collection[str]) -> list[str]:
         """Names whose values are others than before; if values are copied, those too that seem to be assigned."""
@@ -235,6 +255,10 @@ class _Gathering:
         joint = [each for group in groups for each in group]
         apart = {id(each) for each in joint}
         for each in bound:
+            if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
+                size = each.shared.packed.nbytes / 2**20
+                self.found.failed[VALUE] = f"its {size:,.0f} MiB come back only under a name"
+                continue
             self._note(each)
             if id(each) not in apart:
                 self.found.values[each.name] = each.shared.packed
