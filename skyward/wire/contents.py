@@ -11,6 +11,7 @@ import decimal
 import enum
 import fractions
 import functools
+import gc
 import pathlib
 import re
 import types
@@ -23,10 +24,11 @@ import cloudpickle
 from cloudpickle import cloudpickle as inner
 
 from skyward.wire.arrays import Memory, is_array, is_inside_frame
+from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
-    *("Contents", "contents_of", "is_fixed", "is_plain", "is_shared_visibly"),
+    *("Contents", "contents_of", "is_fixed", "is_plain", "is_shared_visibly", "mapping_of"),
     *("parts_of", "put_contents", "rebuilt"),
 ]
 
@@ -39,6 +41,7 @@ _ATOMS: frozenset[type] = frozenset(
 _NAMED = (pathlib.PurePath, enum.Enum, Memory)
 _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
 _MISSING = object()
 
@@ -71,6 +74,8 @@ def is_fixed(value: Any) -> bool:
         return not _is_by_value(value)
     if isinstance(value, types.FunctionType):
         return not _is_by_value(value)
+    if kind is CACHED:
+        return is_found_by_name(value)
     known = _fixed.get(kind)
     if known is None:
         known = _fixed[kind] = issubclass(kind, _NAMED) or any(
@@ -99,11 +104,18 @@ def parts_of(value: Any) -> Iterable[Any] | None:
         return (value.__self__, value.__func__)
     if isinstance(value, _WRAPPERS):
         return [part for part in vars(value).values() if part is not None] if kind not in _WRAPPERS else _wrapped(value)
-    if kind is CACHED:
-        return (value.__wrapped__,)
+    if kind is types.MappingProxyType:
+        mapping = mapping_of(value)
+        return None if mapping is None else (mapping,)
     if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
         return (value.bit_generator,)
     return None
+
+
+def mapping_of(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    """Return the mapping that `proxy` gives a view of; None for the attributes of a class, which are nobody's dict."""
+    (mapping,) = gc.get_referents(proxy)
+    return None if {"__module__", "__doc__"} <= proxy.keys() else mapping
 
 
 def _wrapped(value: Any) -> Iterable[Any]:
@@ -139,6 +151,10 @@ def contents_of(value: Any) -> Contents | None:
             return Contents("cell", ())
     if kind is types.FunctionType:
         return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
+    if kind is CACHED:
+        return Contents("cached", attributes_of_cached(value))
+    if kind in _WEAK:
+        return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
     if isinstance(value, type):
         return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
     if is_inside_frame(value) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
@@ -244,6 +260,18 @@ def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, An
     value.__dict__.update(attributes)
 
 
+def _put_cached(value: Any, parts: dict[str, Any]) -> None:
+    """What is in the cache stays as it is."""
+    for name in attributes_of_cached(value).keys() - parts.keys():
+        delattr(value, name)
+    restore_cached(value, parts)
+
+
+def _put_weak(value: Any, parts: list[Any]) -> None:
+    value.clear()
+    value.update(parts)
+
+
 def _put_class(value: type, parts: dict[str, Any]) -> None:
     for name in _attributes_of(value).keys() - parts.keys():
         delattr(value, name)
@@ -325,6 +353,8 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "array": _put_array,
     "cell": _put_cell,
     "function": _put_function,
+    "cached": _put_cached,
+    "weak": _put_weak,
     "class": _put_class,
     "tensor": _put_tensor,
     "state": _put_state,

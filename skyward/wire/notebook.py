@@ -31,7 +31,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.wire.arrays import View, arrays_owned_by, is_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import rebuilt
+from skyward.wire.contents import mapping_of, rebuilt
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
@@ -228,6 +228,8 @@ class _Pickler(Pickler):
             return self._module(obj)
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
+        if isinstance(obj, MappingProxyType) and (mapping := mapping_of(obj)) is not None:
+            return MappingProxyType, (mapping,)
         if is_array(obj):
             return self._array(obj)
         self._private.update(map(id, arrays_owned_by(obj)))

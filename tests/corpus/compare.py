@@ -297,7 +297,8 @@ class _Walk:
         self._list(pair)
 
     def _dict(self, pair: _Pair) -> None:
-        there, here = dict.items(pair.there), dict.items(pair.here)
+        kind = collections.OrderedDict if isinstance(pair.here, collections.OrderedDict) else dict
+        there, here = kind.items(pair.there), kind.items(pair.here)
         if [_key(key) for key, _ in there] != [_key(key) for key, _ in here]:
             self._unlike(pair)
             return

@@ -25,6 +25,11 @@ DIFFERENT = [
     ("x = []\ny = {'k': (0, [x])}", "y = {'k': (0, [[]])}\nx = []", "y['k'][1][0] is x in the notebook"),
     ("x = [1]\nx.append(x)", "x = [1, [1]]\nx[1].append(x)", "x[1] is x in the notebook"),
     ("d = {'a': 1, 'b': 2}", "d = {'b': 2, 'a': 1}", "d is {'a': 1"),
+    (
+        "import collections as c\no = c.OrderedDict(a=1, b=2)\no.move_to_end('a')",
+        "import collections as c\no = c.OrderedDict(a=1, b=2)",
+        "o is OrderedDict({'b': 2, 'a': 1})",
+    ),
     ("s = {1, 2}", "s = {1, 3}", "s is {1, 2}"),
     ("class A: x = 1", "class A: x = 2", "A.x is 1"),
     ("class A: x = 1", "class A: pass", "A.x is there in the notebook"),

@@ -3,6 +3,7 @@
 from tests.corpus.scenarios import (
     aliasing,
     arrays,
+    caches,
     callables,
     classes,
     control,
@@ -17,6 +18,6 @@ __all__ = ["SCENARIOS"]
 
 SCENARIOS = [
     scenario
-    for module in (training, aliasing, arrays, frames, callables, classes, state, control, library, outputs)
+    for module in (training, aliasing, arrays, frames, callables, caches, classes, state, control, library, outputs)
     for scenario in module.SCENARIOS
 ]
