@@ -240,7 +240,14 @@ class _Gathering:
                 self.found.values[each.name] = each.shared.packed
         if not joint and not changed:
             return None
-        return _Joint(self._side, homes, joint, changed, self._namespace, self._initial).packed()
+        try:
+            return _Joint(self._side, homes, joint, changed, self._namespace).packed()
+        except NotPicklableError as error:  # no object is left out without a word
+            for each in joint:
+                self.found.failed[each.name] = error.reason
+            for change in changed:
+                self._leave(change.part, error.reason)
+            return None
 
     def _note(self, each: _Bound) -> None:
         if each.shared.needs:
@@ -364,14 +371,12 @@ class _Joint:
         bound: Sequence[_Bound],
         changed: Sequence[_Changed],
         namespace: Mapping[str, Any],
-        initial: Mapping[str, Any],
     ) -> None:
         self._side = side
         self._homes = homes
         self._bound = bound
         self._changed = {each.number: each for each in changed}
         self._namespace = namespace
-        self._initial = initial
         self._live: set[int] = set()
         for each in bound:
             self._live |= each.objects.keys()
@@ -384,21 +389,46 @@ class _Joint:
         self._contents: dict[int, Contents | None] = {}
 
     def packed(self) -> Together:
-        """The pickle."""
-        seeds, places, changes = self._seeds()
-        values = {each.name: each.value for each in self._bound}
-        replaced = []
-        kept = {id(seed) for seed in seeds}
+        """The pickle.
+
+        Raises:
+            NotPicklableError: that cannot be. Each value and each part can be pickled, so it is not for what they are.
+        """
+        while True:
+            seeds, places, changes = self._seeds()
+            kept = {id(seed) for seed in seeds}
+            values = {each.name: each.value for each in self._bound}
+            replaced = dict(self._replaced(kept))
+            try:
+                shared = pack_shared(
+                    (values | replaced, changes), self._side, "the values", views=self._views(seeds, kept), seeds=seeds
+                )
+            except NotPicklableError:
+                if not self._replace_unpicklable(seeds, changes):
+                    raise
+            else:
+                return Together(shared.packed, (*values, *replaced), tuple(places), tuple(replaced))
+
+    def _replaced(self, kept: Collection[int]) -> Iterator[tuple[str, Any]]:
+        """Captured names whose objects cannot take over what changed in them."""
         for change in self._changed.values():
             for root, value in zip(change.part.roots, change.part.values, strict=True):
-                if id(value) in kept or isinstance(value, type) or self._is_steady(value):
-                    continue
-                for name in root.names:
-                    if self._namespace.get(name, _MISSING) is value:
-                        values[name] = value
-                        replaced.append(name)
-        shared = pack_shared((values, changes), self._side, "the values", views=self._views(seeds, kept), seeds=seeds)
-        return Together(shared.packed, tuple(values), tuple(places), tuple(replaced))
+                if id(value) not in kept and not isinstance(value, type) and not is_fixed(value):
+                    for name in root.names:
+                        if self._namespace.get(name, _MISSING) is value:
+                            yield name, value
+
+    def _replace_unpicklable(self, seeds: Sequence[Any], changes: Sequence[tuple[int, Contents]]) -> bool:
+        """Take objects whose contents cannot be pickled by themselves as new ones; whether there are any."""
+        found = False
+        for number, contents in changes:
+            try:
+                pack_shared(contents, self._side, "the contents", seeds=seeds)
+            except NotPicklableError:
+                self._contents[id(seeds[number])] = None
+                found = True
+        self._keeps.clear()
+        return found
 
     def _seeds(self) -> tuple[list[Any], list[tuple[int, int]], list[tuple[int, Contents]]]:
         """The objects to refer to, their places, and what those contain that have changed."""
@@ -440,10 +470,6 @@ class _Joint:
         if key not in self._contents:
             self._contents[key] = contents_of(value)
         return self._contents[key]
-
-    def _is_steady(self, value: Any) -> bool:
-        """Whether the notebook's own object will do, as it cannot have changed."""
-        return is_fixed(value)
 
     def _keeps_itself(self, value: Any) -> bool:
         """Whether the notebook's object can take over what changed in `value`, so that it can be referred to."""
