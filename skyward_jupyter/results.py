@@ -18,7 +18,7 @@ from skyward_jupyter.originals import Originals
 
 __all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
 
-_LAST_FORMS = frozenset({"dict", "set", "state"})
+_LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
 """Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
 
 

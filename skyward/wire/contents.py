@@ -25,6 +25,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as inner
 
 from skyward.wire.arrays import Memory, is_array, is_inside_frame
+from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
@@ -41,6 +42,7 @@ _ATOMS: frozenset[type] = frozenset(
 _NAMED = (pathlib.PurePath, enum.Enum, Memory)
 _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
 _HEAP_TYPE = 1 << 9
 """The flag of types that a `class` statement has made; some of the built-in ones have it too."""
@@ -75,6 +77,8 @@ def is_fixed(value: Any) -> bool:
         return not _is_by_value(value)
     if isinstance(value, types.FunctionType):
         return not _is_by_value(value)
+    if kind is CACHED:
+        return is_found_by_name(value)
     if kind is types.ModuleType:
         return sys.modules.get(value.__name__) is value
     if kind is types.BuiltinFunctionType:
@@ -107,8 +111,6 @@ def parts_of(value: Any) -> Iterable[Any] | None:
         return (value.__self__, value.__func__)
     if isinstance(value, _WRAPPERS):
         return [part for part in vars(value).values() if part is not None] if kind not in _WRAPPERS else _wrapped(value)
-    if kind is CACHED:
-        return (value.__wrapped__,)
     if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
         return (value.__self__,)
     if kind is types.MappingProxyType:
@@ -156,6 +158,10 @@ def contents_of(value: Any) -> Contents | None:
             return Contents("cell", ())
     if kind is types.FunctionType:
         return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
+    if kind is CACHED:
+        return Contents("cached", attributes_of_cached(value))
+    if kind in _WEAK:
+        return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
     if kind is types.ModuleType:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
@@ -276,6 +282,18 @@ def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, An
     value.__dict__.update(attributes)
 
 
+def _put_cached(value: Any, parts: dict[str, Any]) -> None:
+    """What is in the cache stays as it is."""
+    for name in attributes_of_cached(value).keys() - parts.keys():
+        delattr(value, name)
+    restore_cached(value, parts)
+
+
+def _put_weak(value: Any, parts: list[Any]) -> None:
+    value.clear()
+    value.update(parts)
+
+
 def _put_class(value: type, parts: dict[str, Any]) -> None:
     for name in _attributes_of(value).keys() - parts.keys():
         delattr(value, name)
@@ -379,6 +397,8 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "array": _put_array,
     "cell": _put_cell,
     "function": _put_function,
+    "cached": _put_cached,
+    "weak": _put_weak,
     "class": _put_class,
     "module": _put_module,
     "remade": _put_remade,
