@@ -107,9 +107,10 @@ def test_each_task_has_the_very_object_where_it_is(nodes: sky.Compute) -> None:
 def test_a_future_and_a_group_run_there_too(nodes: sky.Compute) -> None:
     model = load() >> nodes
     alone = step(model) > nodes
-    grouped = sky.gather(step(model), place(), step(model)) >> nodes
-    assert {alone.result()[0], grouped[0][0], grouped[2][0]} == set(model.nodes)
-    assert sorted([alone.result()[2], grouped[0][2], grouped[2][2]]) == [1, 2, 3]
+    first, _, second = sky.gather(step(model), place(), step(model)) >> nodes
+    found = [alone.result(), first, second]
+    assert {node for node, *_ in found} == set(model.nodes)
+    assert sorted(steps for *_, steps in found) == [1, 2, 3]
 
 
 def test_a_handle_says_what_it_stands_for(nodes: sky.Compute) -> None:
@@ -337,7 +338,7 @@ def test_a_node_that_dies_loses_it_and_that_is_said_at_once_and_by_name(tmp_path
             ):
                 future.result(60)
         lost = told.get(20)
-        assert lost is not None
+        assert isinstance(lost, events.NodeValuesLost)
         assert (lost.node, lost.names) == (1, ("model",))
         with pytest.raises(
             sky.KeptLostError, match=r"^model is not kept any more: node 1 is gone: its process was kille"
@@ -419,7 +420,7 @@ def test_another_process_finds_what_the_nodes_keep(tmp_path: Path, monkeypatch: 
     done = subprocess.run([sys.executable, "-c", CLIENT], capture_output=True, text=True, check=False, timeout=100)
     assert "ready" in done.stdout, done.stderr
     with sky.attach("left") as pool:
-        assert sorted((view.name, view.kind) for view in pool.kept()) == [("data", "dict"), ("data", "dict")]
+        assert [(view.name, view.kind) for view in pool.kept()] == [("data", "dict"), ("data", "dict")]
         with pytest.raises(
             sky.UsageError, match=r"^No node of pool 'left' keeps anything called 'dat'; did you mean 'da"
         ):
