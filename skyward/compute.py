@@ -374,7 +374,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         if not found:
             known = {view.name for view in self.kept()}
             raise UsageError(f"No node of pool {self.name!r} keeps anything called {name!r}; {closest(name, known)}")
-        return Kept.of(found)
+        return Kept.of((entry.key for entry in found), name)
 
     def holds(self, digest: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold the blob of this content address."""

@@ -19,8 +19,9 @@ from skyward.words import nodes_text, size_text
 if TYPE_CHECKING:
     from skyward.control.keeping import KeptEntry
     from skyward.pending import PendingFunction
+    from skyward.wire.payload import Packed
 
-__all__ = ["Kept", "Owner", "arrived", "forget", "note", "noted", "noting"]
+__all__ = ["Kept", "Owner", "forget", "kept_value", "note", "noted", "noting", "open_with"]
 
 
 class Owner(Protocol):
@@ -51,6 +52,14 @@ class _Part:
 _lock = threading.Lock()
 _entries: "dict[str, tuple[KeptEntry, Owner]]" = {}
 _parts: "weakref.WeakValueDictionary[str, _Part]" = weakref.WeakValueDictionary()
+_handles: "weakref.WeakValueDictionary[tuple[str, ...], Kept[Any]]" = weakref.WeakValueDictionary()
+_opener: "Callable[[Packed], Any]" = lambda packed: packed.unpack()  # noqa: E731 - a variable, see `open_with`
+
+
+def open_with(opener: "Callable[[Packed], Any]") -> None:
+    """Have copies of values opened with `opener` from now on: a notebook knows the classes of what it has made."""
+    global _opener
+    _opener = opener
 
 
 def note(entry: "KeptEntry", owner: Owner) -> None:
@@ -66,37 +75,26 @@ def forget(keys: Iterable[str]) -> None:
             _entries.pop(key, None)
 
 
-def _part(key: str, unknown: "Callable[[], KeptEntry]") -> _Part:
+def _part(key: str, name: str) -> _Part:
     """Return our end of a value, the same for all handles of it."""
-    with _lock:
-        part = _parts.get(key)
-        if part is None:
-            known = _entries.get(key)
-            part = _parts[key] = _Part(*known) if known is not None else _Part(unknown(), None)
-        return part
+    part = _parts.get(key)
+    if part is None:
+        known = _entries.get(key)
+        part = _parts[key] = _Part(*known) if known is not None else _Part(_gone(key, name), None)
+    return part
 
 
-def _gone(info: KeptInfo) -> "KeptEntry":
+def _gone(key: str, name: str) -> "KeptEntry":
     """Return the entry of a value that was lost before its handle was looked at."""
     from skyward.control.keeping import KeptEntry
 
-    lost = "its node is gone, or its pool is closed"
-    return KeptEntry(info.key, info.name, info.kind, info.nbytes, 0, "", lost=lost)
+    return KeptEntry(KeptInfo(key, name, "value", 0, 0.0), 0, "", lost="its node is gone, or its pool is closed")
 
 
-def arrived(info: KeptInfo) -> Any:
-    """Return what a value that a node keeps becomes where it is unpickled: a handle, and on its own node itself."""
-    return (
-        Kept((_part(info.key, lambda: _gone(info)),))
-        if (here := the_shelf()) is None
-        else here.get((info.key,), info.name)
-    )
-
-
-def _sent(keys: tuple[str, ...], name: str) -> Any:
-    if (here := the_shelf()) is None:
-        raise KeptElsewhereError(f"{name} is kept by a node: a pickle of its handle can be opened on that node only.")
-    return here.get(keys, name)
+def kept_value(keys: tuple[str, ...], name: str) -> Any:
+    """Return what a handle becomes where it is unpickled: on a node its value, and elsewhere a handle."""
+    here = the_shelf()
+    return Kept.of(keys, name) if here is None else here.get(keys, name)
 
 
 _noted: "ContextVar[dict[int, Kept[Any]] | None]" = ContextVar("skyward_noted_handles", default=None)
@@ -127,35 +125,37 @@ class Kept[T]:
     more, the node forgets the value.
     """
 
-    __slots__ = ("__weakref__", "_open", "_parts")
+    __slots__ = ("__weakref__", "_parts")
 
     def __init__(self, parts: tuple[_Part, ...]) -> None:
         self._parts = parts
-        self._open: Callable[[Any], Any] = lambda packed: packed.unpack()
 
     @classmethod
-    def join(cls, handles: "Iterable[Kept[T]]") -> Self:
+    def of(cls, keys: Iterable[str], name: str) -> "Kept[T]":
+        """Return the handle of what is kept under these keys, the same one while there is any."""
+        keys = tuple(keys)
+        with _lock:
+            handle = _handles.get(keys)
+            if handle is None:
+                handle = _handles[keys] = cls(tuple(_part(key, name) for key in keys))
+            return handle
+
+    @classmethod
+    def join(cls, handles: "Iterable[Kept[T]]") -> "Kept[T]":
         """Return one handle for what several nodes keep, such as the list that `keep_shard() @ pool` gives.
 
         Raises:
             UsageError: there is none, or two of them are on one node.
         """
         handles = list(handles)
-        parts = tuple(dict.fromkeys(part for handle in handles for part in handle._parts))
-        nodes = [(part.entry.pool, part.entry.node) for part in parts]
-        if not parts or len(set(nodes)) < len(nodes):
+        entries = {entry.key: entry for handle in handles for entry in handle.entries}
+        nodes = {(entry.pool, entry.node) for entry in entries.values()}
+        if not entries or len(nodes) < len(entries):
             raise UsageError(
                 f"`sky.Kept.join` takes handles of what different nodes of a pool keep, and got {len(handles)} on "
-                f"{len(set(nodes))} nodes."
+                f"{len(nodes)} nodes."
             )
-        joint = cls(tuple(sorted(parts, key=lambda part: part.entry.node)))
-        joint._open = handles[0]._open
-        return joint
-
-    @classmethod
-    def of(cls, entries: "Sequence[KeptEntry]") -> Self:
-        """Return the handle of what is on record."""
-        return cls(tuple(_part(entry.key, lambda entry=entry: entry) for entry in entries))  # type: ignore[misc]  # default
+        return cls.of(sorted(entries, key=lambda key: entries[key].node), handles[0].name)
 
     @property
     def entries(self) -> "tuple[KeptEntry, ...]":
@@ -170,12 +170,12 @@ class Kept[T]:
     @property
     def kind(self) -> str:
         """The type of the value."""
-        return self.entries[0].kind
+        return self.entries[0].info.kind
 
     @property
     def nbytes(self) -> int:
         """Bytes of the value on all its nodes, as far as that can be told."""
-        return sum(entry.nbytes for entry in self.entries)
+        return sum(entry.info.nbytes for entry in self.entries)
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -214,7 +214,7 @@ class Kept[T]:
         for part in self._parts:
             assert part.owner is not None  # as it is not lost
             whole = part.owner.run_for_kept(PendingFunction(_fetch, ((part.entry.key,), self.name)), part.entry.node)
-            copies.append(self._open(whole))
+            copies.append(_opener(whole))
         return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # of several, a list
 
     def drop(self) -> None:
@@ -223,13 +223,9 @@ class Kept[T]:
             if part.owner is not None and not part.entry.lost:
                 part.owner.drop_kept_now((part.entry.key,))
 
-    def opened_with(self, opener: Callable[[Any], Any]) -> None:
-        """Have `fetch` open what comes with `opener`, which takes a `Packed`."""
-        self._open = opener
-
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         noted([self])
-        return _sent, (tuple(part.entry.key for part in self._parts), self.name)
+        return kept_value, (tuple(part.entry.key for part in self._parts), self.name)
 
     def __copy__(self) -> Self:
         return self

@@ -31,6 +31,8 @@ class KeptInfo:
         kind: its type, for people.
         nbytes: its size, as far as that can be told.
         keep_for: seconds after its last use in which its node counts as busy.
+        needs: of a value of a cell, names of the notebook that its functions use.
+        classes: of a value of a cell, ids of the classes of the notebook that it refers to.
     """
 
     key: str
@@ -38,6 +40,8 @@ class KeptInfo:
     kind: str
     nbytes: int
     keep_for: float
+    needs: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 class Shelf(Protocol):
@@ -46,7 +50,7 @@ class Shelf(Protocol):
     def keep(self, value: object, name: str, keep_for: float) -> "Kept[Any]":
         """Keep a value, and tell the client; what stands for it."""
 
-    def get(self, keys: Iterable[str], name: str) -> Any:
+    def get(self, keys: tuple[str, ...], name: str) -> Any:
         """The value of the first of these keys that is kept here."""
 
     def pack(self, keys: Iterable[str], name: str) -> "Packed":

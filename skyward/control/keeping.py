@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from skyward.errors import KeptLostError, UsageError
+from skyward.shelf import KeptInfo
 from skyward.words import joined, nodes_text
 
 __all__ = ["KeptBook", "KeptEntry", "nodes_for", "nodes_of_all"]
@@ -18,37 +19,37 @@ class KeptEntry:
     """A value that a node keeps.
 
     Attributes:
-        key: its own.
-        name: what the user calls it.
-        kind: its type, for people.
-        nbytes: its size, as far as that can be told.
+        info: what its node tells of it.
         node: rank of its node.
         pool: name of its pool.
         task: the number of the task that kept it.
-        keep_for: seconds after its last use in which its node counts as busy.
         used_at: when it was kept or used last, in seconds of a steady clock.
         users: tasks that use it and have not ended.
         lost: why it is not kept any more; empty while it is.
-        dropped: whether the user freed it.
     """
 
-    key: str
-    name: str
-    kind: str
-    nbytes: int
+    info: KeptInfo
     node: int
     pool: str
     task: int = 0
-    keep_for: float = 3600.0
     used_at: float = 0.0
     users: int = 0
     lost: str = ""
-    dropped: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its own key."""
+        return self.info.key
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self.info.name
 
     @property
     def until(self) -> float:
         """When its node ceases to count as busy for it, unless a task uses it then."""
-        return self.used_at + self.keep_for
+        return self.used_at + self.info.keep_for
 
     def holds_node(self, now: float) -> bool:
         """Return whether its node counts as busy for it."""
@@ -82,7 +83,7 @@ class KeptBook:
         found: dict[int, list[str]] = {}
         for entry in self._known(dict.fromkeys(keys)):
             del self.entries[entry.key]
-            entry.dropped, entry.lost = True, "it was dropped"
+            entry.lost = "it was dropped"
             found.setdefault(entry.node, []).append(entry.key)
         return {node: tuple(its) for node, its in found.items()}
 

@@ -61,8 +61,7 @@ class KeptValues:
 
     def keeps(self, node: "Node", info: "KeptInfo", task: int = 0) -> None:
         """A node keeps a value from now on."""
-        kept = (info.key, info.name, info.kind, info.nbytes)
-        entry = KeptEntry(*kept, node.rank, self._pool, task, info.keep_for, time.monotonic())
+        entry = KeptEntry(info, node.rank, self._pool, task, time.monotonic())
         note(entry, self)
         self._tell(plane.Keep(entry))
 

@@ -89,7 +89,7 @@ def view(
 
 def _kept(plane: ControlPlane, rank: int, since: float) -> tuple[KeptView, ...]:
     return tuple(
-        KeptView(each.key, each.name, each.kind, each.nbytes, rank, each.until + since, each.users > 0)
+        KeptView(each.key, each.name, each.info.kind, each.info.nbytes, rank, each.until + since, each.users > 0)
         for each in plane.kept.of(rank)
     )
 

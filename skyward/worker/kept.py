@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from skyward.errors import KeptLostError, UsageError
-from skyward.kept import arrived
+from skyward.kept import kept_value
 from skyward.shelf import KeptInfo
 from skyward.wire.messages import Event, ValueKept
 from skyward.wire.payload import Packed, pack
@@ -19,9 +19,7 @@ from skyward.wire.text import encodable
 from skyward.worker.context import current_task_number
 from skyward.worker.forked import ForkedProcessError, is_forked
 
-__all__ = ["KeptHere", "NoShelf", "ValueShelf", "nbytes_of"]
-
-type Packer = Callable[[object, str], Packed]
+__all__ = ["Entry", "KeptHere", "NoShelf", "Surroundings", "ValueShelf", "nbytes_of"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, FunctionType, BuiltinFunctionType, ModuleType)
 """Types of which one object stands for all that are equal, or that travel by name: they are not told by identity."""
@@ -34,10 +32,12 @@ class KeptHere:
     Attributes:
         info: what the client is told of it.
         value: the object itself.
+        keys: of what it stands for at home: there it may be what several nodes keep.
     """
 
     info: KeptInfo
     value: Any
+    keys: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -49,17 +49,37 @@ class KeptHere:
         return self.value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return arrived, (self.info,)
+        return kept_value, (self.keys, self.info.name)
 
     def __repr__(self) -> str:
         return f"<Kept {self.info.name}: {self.info.kind}, on this node>"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A value that is kept.
+
+    Attributes:
+        info: what the client is told of it.
+        value: it.
+        keys: of the handle by which it was sent here last.
+        cell: the cell that has kept it, as far as it needs that; None if it was a function.
+    """
+
     info: KeptInfo
     value: Any
-    packer: Packer
+    keys: tuple[str, ...]
+    cell: "Surroundings | None" = None
+
+
+class Surroundings(Protocol):
+    """The cell that a value comes from."""
+
+    def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the notebook that functions in a value use, and ids of the classes in it."""
+
+    def pack(self, value: object, name: str) -> Packed:
+        """A copy of a value, as it travels."""
 
 
 class ValueShelf:
@@ -74,35 +94,36 @@ class ValueShelf:
         self._node = node
         self._emit = emit
         self._lock = Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._keys: dict[int, list[str]] = {}
 
-    def keep(self, value: object, name: str, keep_for: float, packer: Packer | None = None) -> Any:
+    def keep(self, value: object, name: str, keep_for: float, cell: Surroundings | None = None) -> Any:
         """Keep a value, and tell the client; what stands for it.
-
-        Args:
-            packer: makes a copy of it, as it travels.
 
         Raises:
             ForkedProcessError: a process that a task has forked cannot keep anything.
         """
         if is_forked():
             raise ForkedProcessError("sky.keep")
-        info = KeptInfo(secrets.token_hex(16), encodable(name), encodable(_kind_of(value)), nbytes_of(value), keep_for)
+        key, kind = secrets.token_hex(16), encodable(_kind_of(value))
+        needs = ((), ()) if cell is None else cell.needs(value)
+        info = KeptInfo(key, encodable(name), kind, nbytes_of(value), keep_for, *needs)
         with self._lock:
-            self._entries[info.key] = _Entry(info, value, packer or _packed)
-            if not isinstance(value, _SHARED):
-                self._keys.setdefault(id(value), []).append(info.key)
+            self._entries[key] = Entry(info, value, (key,), cell)
+            if not _is_shared(value):
+                self._keys.setdefault(id(value), []).append(key)
         self._emit(ValueKept(info, current_task_number()))
-        return KeptHere(info, value)
+        return KeptHere(info, value, (key,))
 
-    def get(self, keys: Iterable[str], name: str) -> Any:
+    def get(self, keys: tuple[str, ...], name: str) -> Any:
         """Return the value of the first of these keys that is kept here.
 
         Raises:
             KeptLostError: none is.
         """
-        return self._entry(keys, name).value
+        entry = self._entry(keys, name)
+        entry.keys = keys
+        return entry.value
 
     def pack(self, keys: Iterable[str], name: str) -> Packed:
         """Return a copy of such a value, as it travels.
@@ -114,11 +135,13 @@ class ValueShelf:
         entry = self._entry(keys, name)
         token = _whole.set(True)
         try:
-            return entry.packer(entry.value, name)
+            if entry.cell is not None:
+                return entry.cell.pack(entry.value, name)
+            return pack(entry.value, name, "back from the node")
         finally:
             _whole.reset(token)
 
-    def _entry(self, keys: Iterable[str], name: str) -> _Entry:
+    def _entry(self, keys: Iterable[str], name: str) -> Entry:
         with self._lock:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
@@ -132,11 +155,16 @@ class ValueShelf:
             return None
         with self._lock:
             entry = self._entries.get(keys[-1]) if keys else None
-        return KeptHere(entry.info, value) if entry is not None and entry.value is value else None
+        return KeptHere(entry.info, value, entry.keys) if entry is not None and entry.value is value else None
+
+    def entries(self) -> list[Entry]:
+        """Return what is kept, the oldest first."""
+        with self._lock:
+            return list(self._entries.values())
 
     def forget(self, keys: Iterable[str]) -> None:
         """Forget these values. They end on a thread of their own, as that may take a while, and may raise."""
-        gone: list[_Entry] = []
+        gone: list[Entry] = []
         with self._lock:
             for key in keys:
                 if (entry := self._entries.pop(key, None)) is not None:
@@ -150,8 +178,7 @@ class ValueShelf:
 
     def report(self) -> tuple[KeptInfo, ...]:
         """Return what is kept, for a client that did not hear of it."""
-        with self._lock:
-            return tuple(entry.info for entry in self._entries.values())
+        return tuple(entry.info for entry in self.entries())
 
 
 class NoShelf:
@@ -168,7 +195,7 @@ class NoShelf:
             "`worker=sky.Worker(executor='thread')`, which is the default, to keep values on its nodes."
         )
 
-    def get(self, keys: Iterable[str], name: str) -> NoReturn:
+    def get(self, keys: tuple[str, ...], name: str) -> NoReturn:
         """Refuse: nothing is kept here.
 
         Raises:
@@ -178,18 +205,22 @@ class NoShelf:
 
     def pack(self, keys: Iterable[str], name: str) -> NoReturn:
         """Refuse, as `get` does."""
-        self.get(keys, name)
+        self.get(tuple(keys), name)
 
     def stand_in(self, value: object) -> None:
         """Return None: nothing is kept here."""
+
+    def entries(self) -> list[Entry]:
+        """Return nothing: nothing is kept here."""
+        return []
 
 
 _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
 """Whether what is kept is pickled as it is."""
 
 
-def _packed(value: object, name: str) -> Packed:
-    return pack(value, name, "back from the node")
+def _is_shared(value: object) -> bool:
+    return isinstance(value, _SHARED) or (isinstance(value, (tuple, frozenset)) and not value)
 
 
 def _kind_of(value: object) -> str:

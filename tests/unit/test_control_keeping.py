@@ -11,6 +11,7 @@ from skyward.control.keeping import KeptBook, KeptEntry, nodes_for, nodes_of_all
 from skyward.control.plane_messages import DrainNode, Forget, Fund, Keep, Release, Unkept
 from skyward.errors import KeptLostError, UsageError
 from skyward.scaling.snapshot import Group
+from skyward.shelf import KeptInfo
 from tests.unit.plane_world import World
 
 pytestmark = pytest.mark.unit
@@ -19,7 +20,7 @@ HOUR = 3600.0
 
 
 def kept(key: str, node: int, name: str = "model", pool: str = "p", keep_for: float = HOUR) -> KeptEntry:
-    return KeptEntry(key, name, "Net", 100, node, pool, keep_for=keep_for)
+    return KeptEntry(KeptInfo(key, name, "Net", 100, keep_for), node, pool)
 
 
 def lost(entry: KeptEntry, why: str = "node 1 is gone: it died") -> KeptEntry:
@@ -45,7 +46,6 @@ class TestTheBook:
         book.add(first)
         book.add(second)
         assert book.drop(["a", "b", "a", "unknown"]) == {1: ("a",), 2: ("b",)}
-        assert first.dropped
         assert first.lost == "it was dropped"
         assert not book.entries
 

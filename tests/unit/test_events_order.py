@@ -18,6 +18,7 @@ from skyward.control.observing import Observer
 from skyward.control.work import BroadcastWork, TaskFuture, Work
 from skyward.events.bus import EventBus
 from skyward.scaling.snapshot import Group
+from skyward.shelf import KeptInfo
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Payload
 from skyward.wire.payload import Outgoing
@@ -199,7 +200,7 @@ def act(world: Observed, what: str, number: int) -> None:
         case "keep" | "keep for no time" if world.plane.tasks.node(number) is not None:
             keep_for = 200.0 if what == "keep" else 0.0
             key = f"{len(world.said)}"
-            world.tell(plane.Keep(KeptEntry(key, "model", "Net", 1, number, "p", 0, keep_for, world.now)))
+            world.tell(plane.Keep(KeptEntry(KeptInfo(key, "model", "Net", 1, keep_for), number, "p", 0, world.now)))
             world.tell(tasks.Submitted((world.plane.tasks.number(),), number, kept=(key,)))
         case "resize":
             world.tell(plane.Resize({"a": (min(number, 1), number)}))
