@@ -22,13 +22,13 @@ SkywardError
 ├── CollectionError               a collection could not do what it was asked to (also a RuntimeError)
 │   ├── CollectionUnavailableError  too few of the nodes that keep it are there
 │   └── LockLostError             a lock was lost before it was released
-├── KeptLostError                 a value that a node kept is not there any more (also a LookupError)
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
 │   ├── TaskExitError             it called ``sys.exit()``
 │   ├── BudgetExhaustedError      the pool had spent its ``budget`` before the task had run
 │   ├── InputLostError            an iterator of a process that is gone fed it
+│   ├── KeptLostError             a value that it uses is not on its node any more (also a LookupError)
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   └── RemoteError               it raised something whose type cannot be rebuilt here
 └── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
@@ -185,10 +185,6 @@ class LockLostError(CollectionError):
     """A lock was lost before it was released, so another may have held it meanwhile."""
 
 
-class KeptLostError(SkywardError, LookupError):
-    """A value that a node kept is not there any more: its node was lost or has gone, or it was dropped."""
-
-
 class TaskError(SkywardError):
     """A task did not end with a result, nor with an exception of its own."""
 
@@ -228,6 +224,10 @@ class InputLostError(TaskError):
 
 class NodeLostError(TaskError):
     """The node that ran the task died, more often than ``retry_on_interruption`` allows."""
+
+
+class KeptLostError(TaskError, LookupError):
+    """A value that a node kept is not there any more: its node was lost or has gone, or it was dropped."""
 
 
 class RemoteError(TaskError):

@@ -53,10 +53,10 @@ _lock = threading.Lock()
 _entries: "dict[str, tuple[KeptEntry, Owner]]" = {}
 _parts: "weakref.WeakValueDictionary[str, _Part]" = weakref.WeakValueDictionary()
 _handles: "weakref.WeakValueDictionary[tuple[str, ...], Kept[Any]]" = weakref.WeakValueDictionary()
-_opener: "Callable[[Packed], Any]" = lambda packed: packed.unpack()  # noqa: E731 - a variable, see `open_with`
+_opener: "Callable[[Packed], Any] | None" = None
 
 
-def open_with(opener: "Callable[[Packed], Any]") -> None:
+def open_with(opener: "Callable[[Packed], Any] | None") -> None:
     """Have copies of values opened with `opener` from now on: a notebook knows the classes of what it has made."""
     global _opener
     _opener = opener
@@ -188,6 +188,21 @@ class Kept[T]:
         return self.entries[0].pool
 
     @property
+    def where(self) -> str:
+        """Where it is, for people: `kept on node 0`."""
+        return f"kept on {nodes_text(self.nodes)}" if self.nodes else "lost"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the notebook that functions in the value use."""
+        return tuple(dict.fromkeys(name for entry in self.entries for name in entry.info.needs))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Ids of the classes of the notebook that the value refers to."""
+        return tuple(dict.fromkeys(key for entry in self.entries for key in entry.info.classes))
+
+    @property
     def lost(self) -> str:
         """Why it is not kept any more; empty while a node keeps it."""
         return "" if self.nodes else self.entries[0].lost
@@ -214,7 +229,7 @@ class Kept[T]:
         for part in self._parts:
             assert part.owner is not None  # as it is not lost
             whole = part.owner.run_for_kept(PendingFunction(_fetch, ((part.entry.key,), self.name)), part.entry.node)
-            copies.append(_opener(whole))
+            copies.append(whole.unpack() if _opener is None else _opener(whole))
         return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # of several, a list
 
     def drop(self) -> None:

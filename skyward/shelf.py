@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skyward.kept import Kept
     from skyward.wire.payload import Packed
 
-__all__ = ["KEEP_FOR", "KeptInfo", "Shelf", "keep", "set_shelf", "shelf", "stand_in", "the_shelf"]
+__all__ = ["KEEP_FOR", "KeptInfo", "Shelf", "Surroundings", "keep", "set_shelf", "shelf", "stand_in", "the_shelf"]
 
 KEEP_FOR = 3600.0
 """Seconds after the last use of a value in which scaling down does not take its node, unless the user says else."""
@@ -44,11 +44,21 @@ class KeptInfo:
     classes: tuple[str, ...] = ()
 
 
+class Surroundings(Protocol):
+    """The cell that a value comes from."""
+
+    def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the notebook that functions in a value use, and ids of the classes in it."""
+
+    def pack(self, value: object, name: str) -> "Packed":
+        """A copy of a value, as it travels."""
+
+
 class Shelf(Protocol):
     """What a node keeps, by key."""
 
-    def keep(self, value: object, name: str, keep_for: float) -> "Kept[Any]":
-        """Keep a value, and tell the client; what stands for it."""
+    def keep(self, value: object, name: str, keep_for: float, cell: "Surroundings | None" = None) -> Any:
+        """Keep a value, and tell the client; what stands for it. `cell`: the one that it comes from."""
 
     def get(self, keys: tuple[str, ...], name: str) -> Any:
         """The value of the first of these keys that is kept here."""
@@ -56,7 +66,7 @@ class Shelf(Protocol):
     def pack(self, keys: Iterable[str], name: str) -> "Packed":
         """A copy of such a value, as it travels."""
 
-    def stand_in(self, value: object) -> "Kept[Any] | None":
+    def stand_in(self, value: object) -> Any:
         """What stands for a value that is kept here; None for any other."""
 
 
@@ -85,7 +95,7 @@ def shelf() -> Shelf:
     return _shelf
 
 
-def stand_in(value: object) -> "Kept[Any] | None":
+def stand_in(value: object) -> Any:
     """Return what goes home in the place of a value that this node keeps; None for any other value."""
     return None if _shelf is None else _shelf.stand_in(value)
 
@@ -115,4 +125,5 @@ def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) ->
         loss = train(model) >> pool  # runs where the model is
     """
     seconds(keep_for, "keep_for", zero=True)
-    return shelf().keep(value, name or type(value).__name__, keep_for)
+    here: Kept[T] = shelf().keep(value, name or type(value).__name__, keep_for)
+    return here

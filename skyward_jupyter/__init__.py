@@ -32,6 +32,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take the magics away from `shell`, and close the pools. Twice does no harm."""
+    from skyward.kept import open_with
     from skyward.watching import watch_with
     from skyward_jupyter.completion import unregister
     from skyward_kernel.pools import resident
@@ -45,6 +46,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     shell.events.unregister("post_run_cell", magics.marks.after)
     unregister(shell)
     watch_with(None)
+    open_with(None)
     if magics.bridge is not None:
         magics.bridge.close()
     for kind in ("line", "cell"):

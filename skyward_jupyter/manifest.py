@@ -25,12 +25,14 @@ class Entry:
         kind: its type.
         packed: the value as it travels; several for a name whose elements travel one by one.
         reason: why it goes along, where that is not simply that the cell reads it.
+        where: where it stays, if a node keeps it.
     """
 
     name: str
     kind: str
     packed: tuple[Packed, ...]
     reason: str = ""
+    where: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -91,6 +93,8 @@ class Manifest:
 
     def _where(self, entry: Entry) -> str:
         held = entry.held_by(self.holds)
+        if entry.where:
+            return entry.where
         if held is None:
             return "sent each time"
         if not held:

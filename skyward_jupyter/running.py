@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
+from skyward.kept import open_with
+from skyward.wire.notebook import Side, unpack_shared
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.footer import footer_of
@@ -54,6 +56,7 @@ class CellRunner:
         self._shell = shell
         self._pools = pools
         self.background: list[CellHandle] = []
+        open_with(lambda packed: unpack_shared(packed, Side(shell.user_ns, is_home=True)))
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
@@ -126,6 +129,8 @@ class CellRunner:
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
             in_place=options.on != "all",
+            keep=options.keep,
+            keep_for=options.keep_for,
         )
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
@@ -144,6 +149,11 @@ class CellRunner:
     def _send(
         self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
     ) -> Any:
+        if options.keep and compute.options.worker.resolved_executor == "process":
+            raise UsageError(
+                f"--keep {','.join(options.keep)}: the tasks of pool {options.pool!r} run in processes of their own, "
+                "which keep nothing. Use a pool whose executor is 'thread', which is the default."
+            )
         started = time.monotonic()
         shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
         runs: list[Run[Any]] = []

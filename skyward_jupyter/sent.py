@@ -80,6 +80,8 @@ class SentCell:
             outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
+        finally:
+            self.originals.forget()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
@@ -110,7 +112,7 @@ class SentCell:
             case "map":
                 results = [_result(run) for run in self.runs]
         try:
-            return apply_results(results, self.user_ns)
+            return apply_results(results, self.user_ns, joins=self.shape == "all")
         except BaseException as error:
             tell_the_others(error, results)
             raise

@@ -110,8 +110,8 @@ class KeptValues:
         able = [rank for rank in ranks if tasks.could_hold(rank, work.needs)]
         if not able:
             raise NoGroupFitsError(
-                f"{work.code.name}() uses {names}, kept on {nodes_text(ranks)}, and asks for {work.needs}, which can "
-                "never be had there: ask for less, or keep it on another node."
+                f"{names} is kept on {nodes_text(ranks)}, where {work.needs} can never be had: ask for less, or keep "
+                "it on another node."
             )
         return min(able, key=lambda rank: (tasks.backlog(rank), rank))
 
@@ -123,14 +123,14 @@ class KeptValues:
         """
         there = frozenset(self._control().tasks.ranks)
         ranks = nodes_of_all(_wanted(broadcast.kept), self._pool, there)
-        if not ranks & there:
-            raise KeptLostError(f"No node that keeps what {broadcast.name}() uses takes tasks now. Run it again later.")
         names = joined(dict.fromkeys(handle.name for handle in broadcast.kept))
+        if not ranks & there:
+            raise KeptLostError(f"No node that keeps {names} takes tasks now. Run it again later.")
         others = there - ranks
         if not others:
             return ranks, ""
         keep = "keeps" if len(others) == 1 else "keep"
-        return ranks, f"{nodes_text(others)} {keep} no {names}, so {broadcast.name}() runs on {nodes_text(ranks)} only."
+        return ranks, f"{nodes_text(others)} {keep} no {names}, so what uses it runs on {nodes_text(ranks)} only."
 
     def named(self, name: str) -> tuple[KeptEntry, ...]:
         """Return what nodes keep under a name, by rank; of each node what it kept last."""

@@ -17,6 +17,8 @@ from skyward.errors import (
     TaskTimeoutError,
 )
 from skyward.wire.failure import Failure
+from skyward.wire.messages import Payload
+from skyward.wire.payload import Outgoing
 from skyward.words import joined
 
 __all__ = ["final", "settle"]
@@ -40,10 +42,21 @@ def settle(
     """End `work`, unless it has ended before."""
     if work.future.done():
         return
+    try:
+        _settle(work, outcome, reason, arrived)
+    finally:
+        work.call = _NOTHING  # a handle of the task does not keep its arguments
+
+
+_NOTHING = Outgoing(Payload(b""))
+
+
+def _settle(work: Work, outcome: Outcome | BaseException, reason: str, arrived: Arrived | None) -> None:
     work.running = False
     work.ended_at = time.monotonic()
     if work.kept and arrived is not None:
-        arrived = replace(arrived, kept=work.kept)  # or what comes back of them would be let go before it is looked at
+        # Or what comes back of them is freed before it is looked at.
+        arrived = replace(arrived, kept=[*work.kept])
     for feeder in work.feeders:
         feeder.stop()
     if outcome == "value" and arrived is not None:

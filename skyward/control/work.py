@@ -54,7 +54,7 @@ class Arrived:
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
-    kept: "tuple[Kept[Any], ...]" = ()
+    kept: "list[Kept[Any]]" = field(default_factory=list)
 
     def decode(self) -> Any:
         """The value."""
@@ -160,6 +160,8 @@ class TaskFuture[T](Future[T]):
                 return
             try:
                 self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
+                if isinstance(arrived, Arrived):
+                    arrived.kept.clear()  # the value has those that it needs
             except Exception as error:
                 self._error = RemoteError(
                     f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "

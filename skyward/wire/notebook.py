@@ -30,9 +30,10 @@ from typing import Any
 from cloudpickle import cloudpickle as inner
 
 from skyward.kept import noting
+from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, is_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import behind_proxy, rebuilt
+from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
@@ -56,6 +57,7 @@ class Side:
         from_home: ids of classes of the notebook. They travel once, on their own, and are referred to.
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
+        renewed: identities of classes that were here before, and take over what they are in the notebook now.
     """
 
     namespace: dict[str, Any]
@@ -67,6 +69,7 @@ class Side:
     from_home: set[str] = field(default_factory=set)
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
+    renewed: set[int] = field(default_factory=set)
 
     def id_of(self, kind: type, tracked: str) -> str:
         """The id under which `kind` travels; at home the one that cloudpickle gave it."""
@@ -148,6 +151,8 @@ def pack_shared(
     """
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
+    if (here := stand_in(value)) is not None:
+        value = here
     pickler = _Pickler(sink, side, buffers.append, whole, views)
     if seeds:
         pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
@@ -227,6 +232,8 @@ class _Pickler(Pickler):
         self.arrays: list[Any] = []
 
     def reducer_override(self, obj: Any) -> Any:
+        if (kept := stand_in(obj)) is not None:
+            return kept.__reduce__()
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
@@ -368,6 +375,9 @@ def _restore_class(kind: type, state: Any) -> None:
     if id(kind) in side.unfinished:
         side.unfinished.discard(id(kind))
         inner._class_setstate(kind, state)
+    elif id(kind) in side.renewed:
+        side.renewed.discard(id(kind))
+        put_contents(kind, Contents("class", of_user(state[0])))
 
 
 def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:

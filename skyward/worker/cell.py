@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
+from skyward.shelf import KEEP_FOR
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -27,6 +28,7 @@ from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
+from skyward.worker.keeping import find_kept, keep_names, renew_names
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
@@ -63,6 +65,8 @@ class CellRequest:
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
+        keep: names whose values the node keeps, see `skyward.worker.keeping`.
+        keep_for: seconds after their last use in which scaling down does not take the node.
     """
 
     source: str
@@ -79,6 +83,8 @@ class CellRequest:
     definitions: tuple[str, ...] = ()
     in_place: bool = True
     shows: bool = True
+    keep: tuple[str, ...] = ()
+    keep_for: float = KEEP_FOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,14 @@ class CellResult:
         failure: the exception that ended it, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
+        kept: names whose values its node keeps from now on.
     """
 
     harvest: Harvest
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -168,7 +176,9 @@ class _Cell:
             install(request.sources.unpack())
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
+        find_kept(self.side)
         self._captured.open(self.side, self.node)
+        renew_names(self.side)
         self._initial = dict(self.namespace)
         return program
 
@@ -213,6 +223,7 @@ class _Cell:
     def result(self, error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
         request = self.request
+        kept, unkept = keep_names(request.keep, request.keep_for, self.side)
         found = harvest(
             self.side,
             self._captured,
@@ -223,12 +234,14 @@ class _Cell:
             incidental=request.incidental,
             limit=request.limit,
             in_place=request.in_place,
+            kept=kept,
         )
+        found.failed.update(unkept)
         if error is None:
-            return CellResult(found, None, self.node, request.definitions)
+            return CellResult(found, None, self.node, request.definitions, tuple(kept))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
-        return CellResult(found, failure, self.node, request.definitions)
+        return CellResult(found, failure, self.node, request.definitions, tuple(kept))
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""

@@ -7,22 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock, Thread  # tasks may replace the attributes of the module
-from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, NoReturn, Protocol
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, NoReturn
 
 from skyward.errors import KeptLostError, UsageError
 from skyward.kept import kept_value
-from skyward.shelf import KeptInfo
+from skyward.shelf import KeptInfo, Surroundings
 from skyward.wire.messages import Event, ValueKept
 from skyward.wire.payload import Packed, pack
 from skyward.wire.text import encodable
 from skyward.worker.context import current_task_number
 from skyward.worker.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptHere", "NoShelf", "Surroundings", "ValueShelf", "nbytes_of"]
+__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "nbytes_of"]
 
-_SHARED = (int, float, complex, str, bytes, type(None), type, FunctionType, BuiltinFunctionType, ModuleType)
-"""Types of which one object stands for all that are equal, or that travel by name: they are not told by identity."""
+_SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
+"""Types of which one object stands for all that are equal, or that travel by themselves: an object of theirs is not
+told by its identity, and goes home as it is unless the user names it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -69,17 +70,7 @@ class Entry:
     info: KeptInfo
     value: Any
     keys: tuple[str, ...]
-    cell: "Surroundings | None" = None
-
-
-class Surroundings(Protocol):
-    """The cell that a value comes from."""
-
-    def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of the notebook that functions in a value use, and ids of the classes in it."""
-
-    def pack(self, value: object, name: str) -> Packed:
-        """A copy of a value, as it travels."""
+    cell: Surroundings | None = None
 
 
 class ValueShelf:
@@ -184,7 +175,7 @@ class ValueShelf:
 class NoShelf:
     """Refuses to keep values, on a node whose tasks run in processes of their own: each task may be in another one."""
 
-    def keep(self, value: object, name: str, keep_for: float) -> NoReturn:
+    def keep(self, value: object, name: str, keep_for: float, cell: Surroundings | None = None) -> NoReturn:
         """Refuse.
 
         Raises:
@@ -209,10 +200,6 @@ class NoShelf:
 
     def stand_in(self, value: object) -> None:
         """Return None: nothing is kept here."""
-
-    def entries(self) -> list[Entry]:
-        """Return nothing: nothing is kept here."""
-        return []
 
 
 _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
