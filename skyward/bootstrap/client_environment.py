@@ -42,6 +42,9 @@ _EDITABLE = ("-e ", "--editable ")
 _FIND_LINKS = {"PIP_FIND_LINKS": " ", "UV_FIND_LINKS": ","}
 """Variables with folders and addresses of packages, and what is between those."""
 
+_COLOURS = frozenset({"CLICOLOR_FORCE", "FORCE_COLOR"})
+"""Variables that ask for colours, as ipykernel sets them. What the installer prints is kept as plain text."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment:
@@ -183,7 +186,9 @@ def _for_installer(environ: Mapping[str, str]) -> dict[str, str]:
 
         folders.append(os.path.dirname(find_uv_bin()))
     links = {name: mark.join(map(_absolute, environ.get(name, "").split(mark))) for name, mark in _FIND_LINKS.items()}
-    return {**environ, **{name: value for name, value in links.items() if value}, "PATH": os.pathsep.join(folders)}
+    plain = {name: value for name, value in environ.items() if name not in _COLOURS}
+    found = {name: value for name, value in links.items() if value}
+    return {**plain, **found, "PATH": os.pathsep.join(folders), "NO_COLOR": "1"}
 
 
 def _absolute(place: str) -> str:

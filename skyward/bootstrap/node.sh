@@ -56,7 +56,7 @@ take_lock() {
   if command -v flock >/dev/null 2>&1; then
     within "$timeout" flock "$@"
   else
-    within "$timeout" "$client" -ISc '
+    within "$timeout" "$client" -IS -c '
 import fcntl, sys
 kind = fcntl.LOCK_SH if "-s" in sys.argv else fcntl.LOCK_EX
 try:
