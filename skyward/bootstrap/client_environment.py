@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
-_PATH = re.compile(r"(?:\.{1,2}|~)?(?:/.*)?")
+_PATH = re.compile(r"(?:\.{1,2}|~)(?:/.*)?|/.*")
 _EDITABLE = ("-e ", "--editable ")
 _FIND_LINKS = {"PIP_FIND_LINKS": " ", "UV_FIND_LINKS": ","}
 """Variables with folders and addresses of packages, and what is between those."""
@@ -96,7 +96,7 @@ def client_plan(image: Image, computed: Mapping[str, str]) -> Plan:
     """The plan for the environment of `image` on this machine; `computed` has the values of its `shell_vars`.
 
     The variables of the image are not part of the plan, so that their values, which may be secrets, are not written
-    down: the commands inherit them.
+    down, but for those that `pip` names: the commands inherit them.
 
     Raises:
         SpecError: `pip` names a variable that is not set, or a folder.

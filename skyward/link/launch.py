@@ -17,6 +17,7 @@ from skyward.link.here import run_here
 from skyward.link.ssh_transport import to_the_end
 from skyward.link.ssh_worker import SSHWorker
 from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
+from skyward.wire.secrets import PASS_VARIABLE
 
 __all__ = ["LocalWorker", "enter_worker", "start_worker"]
 
@@ -120,6 +121,7 @@ class LocalWorker:
             raise
         finally:
             os.close(its_end)
+        env.pop(PASS_VARIABLE, None)
         worker = cls(process, Hello("", "", process.pid), lifeline, access.python, env)
         try:
             worker.hello = await _hear(process, within)
@@ -147,7 +149,7 @@ class LocalWorker:
         """What its environment is made of, found out now; None where it is that of this process."""
         if self._python == sys.executable:
             return None
-        with contextlib.suppress(LookupError, ValueError):
+        with contextlib.suppress(OSError, LookupError, ValueError):
             words = (self._python, "-c", "from skyward.bootstrap.facts import facts; print(facts())")
             return read_facts(json.loads((await run_here(words, environ=self._environ)).out.splitlines()[-1]))
         return None

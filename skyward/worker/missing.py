@@ -1,8 +1,10 @@
 """What is not installed on a node: a module, and the package that brings it; a program or a library of the system."""
 
+import contextlib
 import os
 import traceback
 from json import loads  # tasks may replace the attributes of the module
+from subprocess import CalledProcessError
 
 from skyward.errors import MissingModuleError
 
@@ -85,16 +87,22 @@ def note_system_packages(error: BaseException) -> None:
     """Add a note to an error about a program or library of the system, where packages that may bring it are missing."""
     if not _NOT_INSTALLED:
         return
+    with contextlib.suppress(Exception):  # an exception of the user may do anything when it is looked at
+        if _is_of_the_system(error):
+            error.add_note(
+                f"Image.apt asks for {', '.join(_NOT_INSTALLED)}, which Skyward does not install on this machine: "
+                "install it yourself."
+            )
+
+
+def _is_of_the_system(error: BaseException) -> bool:
+    """Whether a program or a library of the system was not found."""
     match error:
         case FileNotFoundError():
             frames = traceback.extract_tb(error.__traceback__, limit=-1)
-            is_missing = bool(frames) and os.path.basename(frames[-1].filename) == "subprocess.py"
+            return bool(frames) and os.path.basename(frames[-1].filename) == "subprocess.py"
         case OSError() | ImportError():
-            is_missing = "cannot open shared object file" in str(error)
-        case _:
-            is_missing = getattr(error, "returncode", None) == _COMMAND_NOT_FOUND
-    if is_missing:
-        error.add_note(
-            f"Image.apt asks for {', '.join(_NOT_INSTALLED)}, which Skyward does not install on this machine: install "
-            "it yourself."
-        )
+            return "cannot open shared object file" in str(error)
+        case CalledProcessError():
+            return error.returncode == _COMMAND_NOT_FOUND
+    return False

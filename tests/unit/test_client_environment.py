@@ -115,7 +115,7 @@ def test_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, re
 
 
 def test_variables_must_be_set() -> None:
-    check_requirements(sky.Image(pip=["a==${A}", "b==${B}"], env={"A": "1"}, shell_vars={"B": "echo 2"}))
+    check_requirements(sky.Image(pip=["a==${A}", "${B}"], env={"A": "1"}, shell_vars={"B": "echo b"}))
     with pytest.raises(sky.SpecError, match=r"^pip has 'a==\$\{A\}', and neither shell_vars nor env says what A is.$"):
         check_requirements(sky.Image(pip=["a==${A}"]))
 
