@@ -74,6 +74,8 @@ class CellRunner:
             return None
         if sent.manifest.worth_showing and not options.quiet:
             self._publish(sent.manifest)
+        for notice in sent.notices:
+            _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
         return self._send(compute, code, sent, options, settings, raw)
 
@@ -126,6 +128,7 @@ class CellRunner:
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
             in_place=options.on != "all",
+            is_next=options.map is None and options.on != "all" and not options.noblock,
         )
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:

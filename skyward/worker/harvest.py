@@ -62,6 +62,7 @@ class Harvest:
         failed: by name, why a value cannot come back.
         stale: by captured name, why what changed in its value cannot come back.
         deleted: names that it unbound.
+        surroundings: what it changed beside its variables, which stays on the node.
         value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
             one, as one of the values, or of those that failed.
     """
@@ -77,6 +78,7 @@ class Harvest:
     stale: dict[str, str] = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
     value: str = ""
+    surroundings: tuple[str, ...] = ()
 
 
 def harvest(
@@ -175,8 +177,8 @@ class _Gathering:
     def _name_of_value(self, names: Collection[str]) -> str:
         """The name under which the value of the last expression goes home, or is there; empty if there is no value."""
         value = self._namespace.get(VALUE)
-        if value is None or is_plain(value):
-            return "" if value is None else VALUE
+        if value is None:
+            return ""
         for name, other in self._namespace.items():
             if other is value and (name in names or (self._in_place and self._initial.get(name) is value)):
                 return name
@@ -465,9 +467,12 @@ class _Joint:
             clean = None if change is None else change.part.clean()
             objects = self._homes.objects(part)
             private = _private(objects.values())
+            classes = {id(value) for value in self._homes.parts[part].values if isinstance(value, type)}
             for number, each in objects.items():
                 if id(each) in private or id(each) in seen or is_fixed(each):
                     continue
+                if isinstance(each, type) and id(each) not in classes:
+                    continue  # it came in another part
                 if change is not None and not self._keeps_itself(each):
                     continue
                 if change is None and id(each) not in self._live and not self._is_viewed(each):
@@ -477,7 +482,7 @@ class _Joint:
                 if not is_live and type(each) in (list, dict, set, tuple):
                     continue  # it may only have been a step on the way to another object
                 if contents is not None and clean is not None and is_array(each) and clean.has(each):
-                    contents = Contents("array", (each.shape, None))
+                    contents = Contents("array", (each.shape, None, {}))
                 if contents is not None:
                     changes.append((len(seeds), contents))
                 seen.add(id(each))
