@@ -292,7 +292,9 @@ class _Taking:
 
     def process_wide(self, code: CellCode) -> None:
         """Take what the notebook's process has for all, as its random numbers, if the cell may use it."""
-        for each in objects_used_by([*self.modules.values(), *code.imports]):
+        modules = [str(getattr(each.value, "__module__", None) or "") for each in self._values]
+        modules += [type(each.value).__module__ for each in self._values]
+        for each in objects_used_by([*self.modules.values(), *code.imports, *modules]):
             self._values.append(_Value([], each, self._shared("the random numbers", each)))
 
     @property
