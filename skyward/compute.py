@@ -61,6 +61,7 @@ from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolv
 from skyward.target import described
 from skyward.values import FrozenMap, closest, number, shown
 from skyward.watching import watched
+from skyward.words import asked_to_stop, nodes_text
 
 if TYPE_CHECKING:
     from skyward.control.recovered import RecoveredTask
@@ -569,13 +570,13 @@ def _stop(runs: Sequence[Run[Any]]) -> str:
     if not running and any(run.nodes for run in runs):
         return "the work had ended"
     if waiting := _ranks(run for run in running if not run.future.done()):
-        return f"node {waiting} was asked to stop the work, and has not confirmed it yet"
+        return asked_to_stop(waiting)
     ranks = _ranks(running)
-    return f"the work on node {ranks} was stopped" if ranks else "the work was not started"
+    return f"the work on {nodes_text(ranks)} was stopped" if ranks else "the work was not started"
 
 
-def _ranks(runs: Iterable[Run[Any]]) -> str:
-    return ", ".join(map(str, sorted({rank for run in runs for rank in run.nodes})))
+def _ranks(runs: Iterable[Run[Any]]) -> set[int]:
+    return {rank for run in runs for rank in run.nodes}
 
 
 def _refuse_on_node() -> None:

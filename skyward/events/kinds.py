@@ -220,7 +220,7 @@ class NodeDrainCancelled(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeLost(NodeEvent):
-    """The node died. What ran there is sent to another node.
+    """The node died. What ran there has an event of its own: `TaskRetried` where it is sent again, or its end.
 
     Attributes:
         replaced: whether another machine takes its rank.
