@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from skyward.attaching import attach
     from skyward.collections import barrier, counter, dict, lock, queue, set
     from skyward.compute import Compute
+    from skyward.control.streams import Stream
+    from skyward.control.work import TaskFuture
     from skyward.errors import (
         BudgetExhaustedError,
         CollectionError,
@@ -110,9 +112,11 @@ __all__ = [
     "SlotsHeldError",
     "Spec",
     "SpecError",
+    "Stream",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
+    "TaskFuture",
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
@@ -154,6 +158,8 @@ _HOMES = {
     "queue": "collections",
     "set": "collections",
     "Compute": "compute",
+    "Stream": "control.streams",
+    "TaskFuture": "control.work",
     "SkyFunction": "function",
     "function": "function",
     "main": "function",

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
@@ -20,13 +20,13 @@ from skyward.collections.opener import Opener, Shared
 from skyward.config.pools import configured
 from skyward.console import ConsoleSink
 from skyward.control import background
-from skyward.control.blocked import Blocked
 from skyward.control.decisions import DecisionEvent
 from skyward.control.forked import is_forked, refuse_forked
+from skyward.control.group_stream import GroupStream
 from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolReport, PoolSnapshot
-from skyward.control.work import Sink
+from skyward.control.work import Sink, TaskFuture
 from skyward.dispatch import Dispatcher
 from skyward.errors import (
     NoGroupFitsError,
@@ -370,14 +370,14 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             with self._shown():
                 return runs[0].future.result()  # type: ignore[no-any-return]
 
-    def submit[T](self, pending: PendingFunction[T]) -> Future[T]:
+    def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
         """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
             self.start(pending, runs=runs)
             if not runs[0].is_stream:
                 return runs[0].future
-            ready: Future[Any] = Future()
+            ready: TaskFuture[Any] = TaskFuture()
             ready.set_result(runs[0].items())
             return ready
 
@@ -397,11 +397,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         with self._stopping(runs):
             self._start_group(group, runs)
             if group.stream:
-                return self._stream_group(list(runs), group.ordered)
+                return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
                 return tuple([run.items() if run.is_stream else run.future.result() for run in runs])
 
-    def submit_group(self, group: PendingFunctionGroup[Any]) -> Future[tuple[Any, ...]]:
+    def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
         """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
@@ -503,21 +503,6 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
     def _look(self) -> PoolSnapshot | None:
         pool = self._pool
         return None if pool is None or pool.state in ("idle", "requesting") else pool.snapshot()
-
-    def _stream_group(self, runs: list[Run[Any]], ordered: bool) -> Iterator[Any]:
-        waiting = [run.future for run in runs]
-        try:
-            while waiting:
-                if not ordered and not any(future.done() for future in waiting):
-                    with Blocked(tuple(waiting)):
-                        wait(waiting, return_when=FIRST_COMPLETED)
-                place = 0 if ordered else next(place for place, future in enumerate(waiting) if future.done())
-                yield waiting.pop(place).result()
-        finally:
-            for run in runs:
-                run.cancel()
-                del run
-            del runs, waiting  # see `_stopping`
 
     def _dispatcher(self) -> Dispatcher:
         self._ready()

@@ -97,10 +97,11 @@ class Dispatcher:
         broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name)
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
         future.parts = lambda: [work.future for work in tuple(members.values())]
+        future.runs_while(lambda: any(work.running for work in tuple(members.values())))
         runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
         background.call_soon(pool.broadcast, broadcast)
 
-    def gathered(self, runs: Sequence[Run[Any]]) -> Future[tuple[Any, ...]]:
+    def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
         """A future of the results of `runs`; ends at the first error, which stops the others."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
         runs = list(runs)
@@ -127,6 +128,7 @@ class Dispatcher:
 
         future.stop_with(stop)
         future.parts = lambda: [run.future for run in runs]
+        future.runs_while(lambda: any(run.future.running() for run in tuple(runs)))
         if not runs:
             future.set_result(())
         for run in tuple(runs):

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
@@ -15,6 +14,10 @@ from skyward.errors import OperatorError, SpecError
 from skyward.specs.needs import NOTHING, Needs
 from skyward.target import Destination, described, is_target, resolve_target
 from skyward.values import shown
+
+if TYPE_CHECKING:
+    from skyward.control.streams import Stream
+    from skyward.control.work import TaskFuture
 
 __all__ = ["PendingFunction", "PendingFunctionGroup", "check_timeout", "gather"]
 
@@ -96,8 +99,12 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     def __repr__(self) -> str:
         return f"<pending {self.text}>"
 
-    def __rshift__(self, target: Destination) -> T_co:
-        """Run it on one node and wait for the result; a generator function gives an iterator at once."""
+    @overload
+    def __rshift__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "Stream[Y]": ...
+    @overload
+    def __rshift__(self, target: Destination) -> T_co: ...
+    def __rshift__(self, target: Destination) -> Any:
+        """Run it on one node and wait for the result; a generator function gives a stream at once."""
         __tracebackhide__ = True  # IPython leaves such frames out of a traceback
         result = resolve_target(target, self, ">>").run(self)
         if result is NotImplemented:  # from an operator, it would tell Python to try the one of the right side
@@ -107,8 +114,12 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
             )
         return result
 
-    def __gt__(self, target: Destination) -> Future[T_co]:
-        """Run it on one node; a future of the result."""
+    @overload
+    def __gt__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "TaskFuture[Stream[Y]]": ...
+    @overload
+    def __gt__(self, target: Destination) -> "TaskFuture[T_co]": ...
+    def __gt__(self, target: Destination) -> "TaskFuture[Any]":
+        """Run it on one node; a future of the result, which a coroutine may await."""
         return resolve_target(target, self, ">").submit(self)
 
     def __matmul__(self, target: Destination) -> list[T_co]:
@@ -168,8 +179,8 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         result: R_co = resolve_target(target, self, ">>").run_group(self)
         return result
 
-    def __gt__[*Ts](self: "PendingFunctionGroup[tuple[*Ts]]", target: Destination) -> Future[tuple[*Ts]]:
-        """Run them all; a future of the tuple of results."""
+    def __gt__[*Ts](self: "PendingFunctionGroup[tuple[*Ts]]", target: Destination) -> "TaskFuture[tuple[*Ts]]":
+        """Run them all; a future of the tuple of results, which a coroutine may await."""
         pool = resolve_target(target, self, ">")
         if self.stream:
             raise OperatorError(
@@ -215,11 +226,11 @@ def gather[T](
 @overload
 def gather[T](
     *pendings: PendingFunction[T], stream: Literal[True], ordered: bool = True
-) -> PendingFunctionGroup[Iterator[T]]: ...
+) -> "PendingFunctionGroup[Stream[T]]": ...
 @overload
 def gather[T](
     *pendings: PendingFunction[T], stream: bool, ordered: bool = True
-) -> PendingFunctionGroup[tuple[T, ...] | Iterator[T]]: ...
+) -> "PendingFunctionGroup[tuple[T, ...] | Stream[T]]": ...
 def gather(*pendings: PendingFunction[Any], stream: bool = False, ordered: bool = True) -> PendingFunctionGroup[Any]:
     """A group of any number of calls, which run in parallel under `>>`.
 

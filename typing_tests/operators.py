@@ -4,8 +4,8 @@
 The lines that must be refused carry an ignore; the checkers warn where it is not needed.
 """
 
+import asyncio
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future
 from typing import Any, assert_type
 
 import skyward as sky
@@ -102,14 +102,15 @@ def one_call(pool: sky.Compute, model: Model) -> None:
     assert_type(train(10) >> pool, float)
     assert_type(train(10) >> sky, float)
     assert_type(train(10) >> sky.sky, float)
-    assert_type(train(10) > pool, Future[float])
-    assert_type(train(10) > sky, Future[float])
+    assert_type(train(10) > pool, sky.TaskFuture[float])
+    assert_type(train(10) > sky, sky.TaskFuture[float])
     assert_type(train(10) @ pool, list[float])
     assert_type(model.fit([1]) >> pool, bytes)
-    assert_type(rows(3) >> pool, Iterator[dict[str, int]])
+    assert_type(rows(3) >> pool, sky.Stream[dict[str, int]])
+    assert_type(rows(3) > pool, sky.TaskFuture[sky.Stream[dict[str, int]]])
     assert_type(heavy(3) >> pool, bytes)
-    assert_type(heavy_rows(3) >> pool, Iterator[str])
-    assert_type(numbers(3) >> pool, Iterator[int])
+    assert_type(heavy_rows(3) >> pool, sky.Stream[str])
+    assert_type(numbers(3) >> pool, sky.Stream[int])
     _ = train >> pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = train(10) >> 3  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = pool >> train(10)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
@@ -122,7 +123,7 @@ def groups(pool: sky.Compute) -> None:
     assert_type((train(1) & (name() & rows(1))) >> pool, tuple[float, str, Iterator[dict[str, int]]])
     assert_type(((train(1) & name()) & (name() & train(1))) >> pool, tuple[float, str, str, float])
     assert_type(((train(1) & name()) & (name() & train(1) & name())) >> sky, tuple[float, str, str, float, str])
-    assert_type((train(1) & name()) > pool, Future[tuple[float, str]])
+    assert_type((train(1) & name()) > pool, sky.TaskFuture[tuple[float, str]])
     assert_type((train(1) & name()).with_timeout(3) >> pool, tuple[float, str])
     eight = train(1) & name() & train(1) & name() & train(1) & name() & train(1) & name()
     assert_type(eight >> pool, tuple[float, str, float, str, float, str, float, str])
@@ -143,12 +144,22 @@ def mapped(pool: sky.Compute) -> None:
 def gathered(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
     assert_type(sky.gather(*tasks) >> pool, tuple[float, ...])
     assert_type(sky.gather(*tasks, stream=False) >> pool, tuple[float, ...])
-    assert_type(sky.gather(*tasks, stream=True) >> pool, Iterator[float])
-    assert_type(sky.gather(*tasks, stream=True, ordered=False) >> pool, Iterator[float])
-    assert_type(sky.gather(*tasks) > pool, Future[tuple[float, ...]])
+    assert_type(sky.gather(*tasks, stream=True) >> pool, sky.Stream[float])
+    assert_type(sky.gather(*tasks, stream=True, ordered=False) >> pool, sky.Stream[float])
+    assert_type(sky.gather(*tasks) > pool, sky.TaskFuture[tuple[float, ...]])
     assert_type((sky.gather(*tasks) & name()) >> pool, tuple[*tuple[float, ...], str])
     _ = sky.gather(*tasks, stream=True) > pool  # type: ignore[misc]  # pyright: ignore[reportOperatorIssue]
     sky.gather(tasks)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+async def awaited(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
+    assert_type(await (train(10) > pool), float)
+    assert_type(await ((train(1) & name()) > pool), tuple[float, str])
+    assert_type([row async for row in rows(3) >> pool], list[dict[str, int]])
+    assert_type([row async for row in await (numbers(3) > pool)], list[int])
+    assert_type([each async for each in sky.gather(*tasks, stream=True) >> pool], list[float])
+    assert_type(await asyncio.gather(train(1) > pool, name() > sky), tuple[float, str])
+    assert_type(await asyncio.wrap_future(train(10) > pool), float)
 
 
 def covariant(pending: sky.PendingFunction[bool]) -> sky.PendingFunction[int]:

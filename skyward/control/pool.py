@@ -329,6 +329,8 @@ class Pool:
         if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
             return
         self.task_record.revision += 1
+        if isinstance(message, tasks.Ended) and (left := self._works.get(message.task)) is not None:
+            left.running = False
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
@@ -355,7 +357,9 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
-                case plane.Ready() | plane.Decided() | tasks.Requeue():
+                case tasks.Requeue(task):
+                    self._works[task].running = False
+                case plane.Ready() | plane.Decided():
                     pass
                 case machine_messages.GiveUp():
                     self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")

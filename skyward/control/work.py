@@ -1,8 +1,9 @@
 """One task at the client: what is sent, and where what comes back goes."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from skyward.control.costing import FREE, Terms
 from skyward.control.forked import refuse_forked
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
+from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
@@ -66,7 +68,10 @@ _INTERRUPTIBLE = 0.5
 
 
 class TaskFuture[T](Future[T]):
-    """The result of a task to come. Cancelling it stops the work on the node.
+    """The result of a task to come: for threads as any `concurrent.futures.Future`, and to `await` in a coroutine.
+
+    Cancelling it stops the work on the node, and so does cancelling a coroutine that awaits it; `asyncio.shield` leaves
+    the work alone.
 
     Attributes:
         parts: returns the futures that this one needs, for several tasks; empty for one task.
@@ -79,12 +84,22 @@ class TaskFuture[T](Future[T]):
         self._value: Any = None
         self._error: BaseException | None = None
         self._stop: Callable[[], None] | None = None
+        self._is_running: Callable[[], bool] | None = None
         self._cancelled_why = ""
         self.parts: Callable[[], Iterable[Future[Any]]] = tuple
 
     def stop_with(self, stop: Callable[[], None]) -> None:
         """Have `stop` called when the caller cancels."""
         self._stop = stop
+
+    def runs_while(self, is_running: Callable[[], bool]) -> None:
+        """Have `is_running` say whether a node has the work, until that has ended."""
+        self._is_running = is_running
+
+    def running(self) -> bool:
+        """Whether a node has the task, or any of the tasks of a group or a broadcast."""
+        is_running = self._is_running
+        return not self.done() and is_running is not None and is_running()
 
     def end_cancelled(self, why: str) -> None:
         """The work has stopped: end as cancelled."""
@@ -105,7 +120,7 @@ class TaskFuture[T](Future[T]):
 
     def _forget(self) -> None:
         """Drop what refers back to this future, so that an error, and all that its traceback keeps, is not kept."""
-        self._stop, self.parts = None, tuple
+        self._stop, self._is_running, self.parts = None, None, tuple
 
     def result(self, timeout: float | None = None) -> T:
         """The result; raises what the task raised, or `TaskCancelledError`."""
@@ -135,6 +150,20 @@ class TaskFuture[T](Future[T]):
                 self = None  # type: ignore[assignment]  # breaks the cycle with the traceback, as Future does
         value: T = self._value
         return value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """The result, in a coroutine; raises what `result` raises. Cancelling the coroutine stops the work."""
+        refuse_forked()
+        if not self.done():
+            bell = Bell()
+            ended = bell.rung()
+            self.add_done_callback(bell.ring)
+            try:
+                yield from ended
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        return self.result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised; None if it returned."""
