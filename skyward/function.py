@@ -3,13 +3,13 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, overload
 
 from skyward.errors import OperatorError, SpecError
 from skyward.pending import PendingFunction, PendingFunctionGroup, check_timeout, gather
-from skyward.signature import is_generator, stream_arguments, stream_parameters
+from skyward.signature import is_generator, run_here, stream_arguments, stream_parameters
 from skyward.specs.needs import NOTHING, Needs, Resources
 from skyward.target import CurrentPool, Destination, RightSide, Target, current_pool, sky
 
@@ -67,9 +67,13 @@ class SkyFunction[**P, T]:
         return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout, self.needs)
 
     def local(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of the function, run here and now."""
-        fn: Callable[..., T] = self.fn
-        return fn(*self._bound, *args, **kwargs)
+        """The result of the function, run here and now; an `async def` function has an event loop of its own.
+
+        Raises:
+            UsageError: an event loop runs on this thread already.
+        """
+        result: T = run_here(self.fn, (*self._bound, *args), kwargs)
+        return result
 
     @overload
     def __get__(self, instance: None, owner: type[Any]) -> Self: ...
@@ -148,6 +152,10 @@ class _Decorator:
     @overload
     def __call__[**P, Y](self, fn: Callable[P, Generator[Y, Any, Any]], /) -> SkyFunction[P, Iterator[Y]]: ...
     @overload
+    def __call__[**P, Y](self, fn: Callable[P, AsyncIterator[Y]], /) -> SkyFunction[P, Iterator[Y]]: ...
+    @overload
+    def __call__[**P, T](self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> SkyFunction[P, T]: ...
+    @overload
     def __call__[**P, T](self, fn: Callable[P, T], /) -> SkyFunction[P, T]: ...
     def __call__(self, fn: Any, /) -> Any:
         if isinstance(fn, SkyFunction):
@@ -158,12 +166,6 @@ class _Decorator:
             raise SpecError(
                 f"`@sky.function` decorates a function, but got {fn!r}; it takes `timeout=`, `resources=` and "
                 "`capabilities=` by keyword."
-            )
-        original = inspect.unwrap(fn)
-        if inspect.iscoroutinefunction(original) or inspect.isasyncgenfunction(original):
-            raise SpecError(
-                f"`{original.__name__}` is `async`, and a node runs plain functions: make it a plain `def` that calls "
-                "`asyncio.run(...)`."
             )
         return SkyFunction(fn, self._timeout, self._needs)
 
@@ -177,6 +179,24 @@ def function[**P, Y](
     resources: Resources | None = None,
     capabilities: Iterable[str] = (),
 ) -> SkyFunction[P, Iterator[Y]]: ...
+@overload
+def function[**P, Y](
+    fn: Callable[P, AsyncIterator[Y]],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+) -> SkyFunction[P, Iterator[Y]]: ...
+@overload
+def function[**P, T](
+    fn: Callable[P, Coroutine[Any, Any, T]],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+) -> SkyFunction[P, T]: ...
 @overload
 def function[**P, T](
     fn: Callable[P, T],
@@ -195,7 +215,8 @@ def function(
 ) -> Any:
     """The function as one whose calls are values: `train(10)` runs nothing, `train(10) >> pool` does.
 
-    A generator function streams: `>>` gives an iterator. A parameter annotated `Iterator[T]` streams in.
+    A generator function streams: `>>` gives an iterator. A parameter annotated `Iterator[T]` streams in. An `async def`
+    function runs on an event loop of its node, one for each call; a timeout or a cancel cancels its coroutine.
 
     Args:
         fns: the function, when used bare; nothing when used with keywords.

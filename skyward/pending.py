@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from skyward import limits
 from skyward.errors import OperatorError, SpecError
+from skyward.signature import run_here
 from skyward.specs.needs import NOTHING, Needs
 from skyward.target import Destination, described, is_target, resolve_target
 from skyward.values import shown
@@ -87,8 +88,13 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         return replace(self, needs=Needs({**self.needs.resources, **amounts}, self.needs.capabilities))
 
     def local(self) -> T_co:
-        """The result of the call, run here and now."""
-        return self.fn(*self.args, **self.kwargs)
+        """The result of the call, run here and now; an `async def` function has an event loop of its own.
+
+        Raises:
+            UsageError: an event loop runs on this thread already.
+        """
+        result: T_co = run_here(self.fn, self.args, self.kwargs)
+        return result
 
     @property
     def text(self) -> str:

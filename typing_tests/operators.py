@@ -5,7 +5,7 @@ The lines that must be refused carry an ignore; the checkers warn where it is no
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import Any, assert_type
 
 import skyward as sky
@@ -46,6 +46,16 @@ def numbers(count: int) -> Generator[int, None, str]:
 @sky.function
 def total(data: Iterator[int]) -> int:
     return sum(data)
+
+
+@sky.function
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@sky.function(timeout=5)
+async def lines(url: str) -> AsyncIterator[str]:
+    yield url
 
 
 class Model:
@@ -111,6 +121,12 @@ def one_call(pool: sky.Compute, model: Model) -> None:
     assert_type(heavy(3) >> pool, bytes)
     assert_type(heavy_rows(3) >> pool, sky.Stream[str])
     assert_type(numbers(3) >> pool, sky.Stream[int])
+    assert_type(fetch("") >> pool, bytes)
+    assert_type(fetch("") > pool, sky.TaskFuture[bytes])
+    assert_type(fetch("") @ pool, list[bytes])
+    assert_type(lines("") >> pool, sky.Stream[str])
+    assert_type(fetch.local(""), bytes)
+    assert_type(lines("").local(), Iterator[str])
     _ = train >> pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = train(10) >> 3  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = pool >> train(10)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
@@ -138,6 +154,7 @@ def mapped(pool: sky.Compute) -> None:
     assert_type(pool.map(train, [1, 2]), list[float])
     assert_type(pool.map(str, [1, 2]), list[str])
     assert_type(pool.map(heavy, iter([1])), list[bytes])
+    assert_type(pool.map(fetch, [""]), list[bytes])
     pool.map(heavy, ["1"])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
