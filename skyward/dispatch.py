@@ -66,7 +66,11 @@ class Dispatcher:
             timeout = self._options.default_compute_timeout
         stream = StreamBuffer() if streams else None
         origin = current_origin.get()
-        return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin)
+        if feeders and pending.retries.times:
+            raise SpecError(f"{code.name}() reads an iterator, which cannot be read again for `retries=`: pass a list.")
+        return Work(
+            code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, pending.retries, origin=origin
+        )
 
     def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
         """Send a task to every node.
@@ -87,14 +91,14 @@ class Dispatcher:
         def make() -> Work:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
-            work.origin = template.origin
+            work.retries, work.origin = template.retries, template.origin
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 
         def done(ended: dict[int, Work]) -> None:
             _collect(future, ended)
 
-        broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name)
+        broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name, pending.retries)
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
         future.parts = lambda: [work.future for work in tuple(members.values())]
         future.runs_while(lambda: any(work.running for work in tuple(members.values())))

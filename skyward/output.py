@@ -31,7 +31,7 @@ class _Rule:
 
     def __call__[F: Callable[..., Any]](self, fn: F) -> F:
         if isinstance(fn, SkyFunction):
-            return SkyFunction(_filtered(self, fn.fn), fn.timeout, fn.needs)  # type: ignore[return-value]  # F is a SkyFunction
+            return fn.filtered(functools.partial(_filtered, self))  # type: ignore[return-value]  # F is a SkyFunction
         if not callable(fn):
             name = "silent" if self.only is None else next(iter(self.streams))
             raise SpecError(f"`sky.{name}` decorates a function, but got {fn!r}.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from skyward import limits
 from skyward.errors import OperatorError, SpecError
+from skyward.retrying import NO_RETRIES, Retries, RetryOn
 from skyward.signature import run_here
 from skyward.specs.needs import NOTHING, Needs
 from skyward.target import Destination, described, is_target, resolve_target
@@ -71,6 +72,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         timeout: seconds it may run, or None for the pool's `default_compute_timeout`; for a generator function, None
             for no limit.
         needs: what it asks of the node that it runs on, beside a slot.
+        retries: how often it is run again when it raises, and after what.
     """
 
     fn: Callable[..., T_co]
@@ -78,6 +80,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     kwargs: dict[str, Any] = field(default_factory=dict)
     timeout: float | None = None
     needs: Needs = NOTHING
+    retries: Retries = NO_RETRIES
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same call, which may run for `seconds`; None for the pool's default."""
@@ -86,6 +89,10 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     def with_resources(self, **amounts: float) -> Self:
         """The same call, which holds these amounts of its node's resources; those not named stay, 0 takes one away."""
         return replace(self, needs=Needs({**self.needs.resources, **amounts}, self.needs.capabilities))
+
+    def with_retries(self, times: int, retry_on: RetryOn | None = None) -> Self:
+        """The same call, which runs again, up to `times`, when it raises one of `retry_on`; None for any exception."""
+        return replace(self, retries=Retries.of(times, retry_on))
 
     def local(self) -> T_co:
         """The result of the call, run here and now; an `async def` function has an event loop of its own.

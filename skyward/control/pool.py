@@ -241,13 +241,13 @@ class Pool:
             for work in works:
                 settle(work, error)
             return
-        batches: dict[tuple[bool, Needs], list[int]] = {}
+        batches: dict[tuple[bool, Needs, int], list[int]] = {}
         for work in works:
             work.task = ready.tasks.number()
             self._works[work.task] = work
-            batches.setdefault((not work.feeders, work.needs), []).append(work.task)
-        for (replayable, needs), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs))
+            batches.setdefault((not work.feeders, work.needs, work.retries.times), []).append(work.task)
+        for (replayable, needs, retries), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs, retries))
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs."""
@@ -256,7 +256,7 @@ class Pool:
             return
         work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
-        self._tell(tasks.Broadcast(work.number, work.needs))
+        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times))
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""
@@ -357,8 +357,10 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
-                case tasks.Requeue(task):
-                    self._works[task].running = False
+                case tasks.Requeue(task, _, retries):
+                    again = self._works[task]
+                    again.running, again.retried = False, retries
+                    self._arrived.pop(task, None)
                 case plane.Ready() | plane.Decided():
                     pass
                 case machine_messages.GiveUp():

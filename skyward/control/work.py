@@ -16,6 +16,7 @@ from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError
+from skyward.retrying import NO_RETRIES, Retries
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
@@ -215,6 +216,8 @@ class Work:
         stream: for a generator function, where its elements go.
         feeders: its input streams.
         needs: what it asks of its node.
+        retries: how often it runs again when it raises, and after what.
+        retried: how often it was queued again so far.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
         origin: the cell that sent it.
@@ -234,6 +237,8 @@ class Work:
     stream: StreamBuffer | None = None
     feeders: tuple[Feeder, ...] = ()
     needs: Needs = NOTHING
+    retries: Retries = NO_RETRIES
+    retried: int = 0
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None
@@ -260,4 +265,5 @@ class BroadcastWork:
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""
+    retries: Retries = NO_RETRIES
     number: int = 0

@@ -310,11 +310,12 @@ class TaskAssigned(TaskEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskRetried(TaskEvent):
-    """The task is queued again, because the node that ran it was lost.
+    """The task is queued again, because the node that ran it was lost, or because it raised what its `retries=` cover.
 
     Attributes:
-        node: the node that was lost.
-        retries: how often this task was queued again so far.
+        node: the node that ran it.
+        retries: how often this task was queued again so far, for either cause.
+        reason: why the node was lost, or what the task raised.
     """
 
     node: int

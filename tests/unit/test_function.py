@@ -222,8 +222,8 @@ def plain(owner: Any) -> None: ...
 REFUSED: dict[str, tuple[Any, str]] = {
     "a number": (
         3,
-        "`@sky.function` decorates a function, but got 3; it takes `timeout=`, `resources=` and `capabilities=` by "
-        "keyword.",
+        "`@sky.function` decorates a function, but got 3; it takes `timeout=`, `resources=`, `capabilities=`, "
+        "`retries=` and `retry_on=` by keyword.",
     ),
     "classmethod below": (classmethod(plain), "Put `@classmethod` above `@sky.function`, not below it."),
     "property below": (property(plain), "Put `@property` above `@sky.function`, not below it."),
