@@ -13,6 +13,7 @@ from skyward.control.streams import Feeder, StreamBuffer, feeder
 from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.node_errors import error_of_nodes
 from skyward.specs import Options
 from skyward.wire.arguments import StreamMarker
 from skyward.wire.code import PreparedCode, prepare_code
@@ -158,18 +159,17 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
     if not works:
         future.set_exception(PoolClosedError("The broadcast found no node to run on; open the pool first."))
         return
-    failed = [work for work in works if not work.future.cancelled() and Future.exception(work.future) is not None]
-    if failed:
-        error = Future.exception(failed[0].future)
-        assert error is not None
-        if len(works) > 1:
-            ranks = ", ".join(str(work.nodes[-1]) for work in failed if work.nodes)
-            error.add_note(f"It failed on node {ranks}, of {len(works)} nodes.")
-        future.set_exception(error)
+    errors = [(rank, error) for rank, work in sorted(members.items()) if (error := _error(work)) is not None]
+    if errors:
+        future.set_exception(error_of_nodes(works[0].code.name, errors, len(works)))
     elif any(work.future.cancelled() for work in works):
         future.end_cancelled("The broadcast was cancelled.")
     else:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
+
+
+def _error(work: Work) -> BaseException | None:
+    return None if work.future.cancelled() else Future.exception(work.future)
 
 
 def _split_streams(

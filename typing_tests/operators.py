@@ -133,6 +133,14 @@ def one_call(pool: sky.Compute, model: Model) -> None:
     _ = train(10) >> name()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
 
 
+def errors(pool: sky.Compute) -> None:
+    try:
+        _ = train(10) @ pool
+    except sky.NodeErrors as errors:
+        assert_type(errors.nodes, tuple[int, ...])
+        assert_type(errors.exceptions, tuple[Exception | ExceptionGroup[Exception], ...])
+
+
 def groups(pool: sky.Compute) -> None:
     assert_type((train(1) & name()) >> pool, tuple[float, str])
     assert_type((train(1) & name() & total(iter([1]))) >> pool, tuple[float, str, int])
