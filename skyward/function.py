@@ -8,7 +8,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, overload
 
 from skyward.errors import OperatorError, SpecError
-from skyward.pending import PendingFunction, PendingFunctionGroup, check_timeout, gather
+from skyward.pending import PendingFunction, PendingFunctionGroup, Unknown, check_timeout, gather
 from skyward.retrying import NO_RETRIES, Retries, RetryOn
 from skyward.signature import is_generator, run_here, stream_arguments, stream_parameters
 from skyward.specs.needs import NOTHING, Needs, Resources
@@ -162,6 +162,8 @@ class _Decorator:
         self._retries = retries
 
     @overload
+    def __call__[**P](self, fn: Callable[P, Unknown], /) -> SkyFunction[P, Any]: ...
+    @overload
     def __call__[**P, Y](self, fn: Callable[P, Generator[Y, Any, Any]], /) -> SkyFunction[P, Iterator[Y]]: ...
     @overload
     def __call__[**P, Y](self, fn: Callable[P, AsyncIterator[Y]], /) -> SkyFunction[P, Iterator[Y]]: ...
@@ -182,6 +184,17 @@ class _Decorator:
         return SkyFunction(fn, self._timeout, self._needs, self._retries)
 
 
+@overload
+def function[**P](
+    fn: Callable[P, Unknown],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+) -> SkyFunction[P, Any]: ...
 @overload
 def function[**P, Y](
     fn: Callable[P, Generator[Y, Any, Any]],

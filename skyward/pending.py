@@ -18,14 +18,20 @@ from skyward.target import Destination, described, is_target, resolve_target
 from skyward.values import shown
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from skyward.control.streams import Stream
     from skyward.control.work import TaskFuture
 
-__all__ = ["PendingFunction", "PendingFunctionGroup", "check_timeout", "gather"]
+__all__ = ["PendingFunction", "PendingFunctionGroup", "Unknown", "check_timeout", "gather"]
 
 # Old-style variables, because inference would make them invariant: a list or a future of T is returned fresh.
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
+
+
+class Unknown:
+    """Nothing is of this type: a result that is taken for it is of a type that the checkers do not know."""
 
 
 class _LeftOperand:
@@ -73,6 +79,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
             for no limit.
         needs: what it asks of the node that it runs on, beside a slot.
         retries: how often it is run again when it raises, and after what.
+        waits_for: futures that must have ended well before it runs.
     """
 
     fn: Callable[..., T_co]
@@ -81,6 +88,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     timeout: float | None = None
     needs: Needs = NOTHING
     retries: Retries = NO_RETRIES
+    waits_for: "tuple[Future[Any], ...]" = ()
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same call, which may run for `seconds`; None for the pool's default."""
@@ -93,6 +101,16 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     def with_retries(self, times: int, retry_on: RetryOn | None = None) -> Self:
         """The same call, which runs again, up to `times`, when it raises one of `retry_on`; None for any exception."""
         return replace(self, retries=Retries.of(times, retry_on))
+
+    def after(self, *futures: "Future[Any]") -> Self:
+        """The same call, which runs once these futures have ended well; where one fails, it fails with that error.
+
+        The values of futures among its arguments are waited for in any case.
+
+        Raises:
+            SpecError: one of them is no future.
+        """
+        return replace(self, waits_for=(*self.waits_for, *_futures(self.text, futures)))
 
     def local(self) -> T_co:
         """The result of the call, run here and now; an `async def` function has an event loop of its own.
@@ -113,6 +131,8 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         return f"<pending {self.text}>"
 
     @overload
+    def __rshift__(self: "PendingFunction[Unknown]", target: Destination) -> Any: ...
+    @overload
     def __rshift__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "Stream[Y]": ...
     @overload
     def __rshift__(self, target: Destination) -> T_co: ...
@@ -127,6 +147,8 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
             )
         return result
 
+    @overload
+    def __gt__(self: "PendingFunction[Unknown]", target: Destination) -> "TaskFuture[Any]": ...
     @overload
     def __gt__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "TaskFuture[Stream[Y]]": ...
     @overload
@@ -164,6 +186,10 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
     stream: bool = False
     ordered: bool = True
     timeout: float | None = None
+
+    def after(self, *futures: "Future[Any]") -> Self:
+        """The same group, each of whose calls runs once these futures have ended well; see `PendingFunction.after`."""
+        return replace(self, items=tuple(item.after(*futures) for item in self.items))
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same group, which may take `seconds` as a whole, its wait for nodes included."""
@@ -315,6 +341,16 @@ def is_uncalled(value: object) -> bool:
 
 def _uncalled(value: Any) -> str:
     return f"the function `{value.__name__}` itself: call it, `{value.__name__}(...)`"
+
+
+def _futures(text: str, given: "tuple[Future[Any], ...]") -> "tuple[Future[Any], ...]":
+    from concurrent.futures import Future  # who has one has loaded it
+
+    for each in given:
+        if not isinstance(each, Future):
+            fix = f"write `{text}.after(a, b)` with `a = f(...) > pool`"
+            raise SpecError(f"`.after` takes futures, but got {described(each)}: {fix}.")
+    return given
 
 
 def check_timeout(seconds: float | None) -> float | None:

@@ -49,6 +49,11 @@ def total(data: Iterator[int]) -> int:
 
 
 @sky.function
+def anything(value: Any) -> Any:
+    return value
+
+
+@sky.function
 async def fetch(url: str) -> bytes:
     return url.encode()
 
@@ -121,6 +126,8 @@ def one_call(pool: sky.Compute, model: Model) -> None:
     assert_type(heavy(3) >> pool, bytes)
     assert_type(heavy_rows(3) >> pool, sky.Stream[str])
     assert_type(numbers(3) >> pool, sky.Stream[int])
+    assert_type(anything(3) >> pool, Any)
+    assert_type(anything(3) > pool, sky.TaskFuture[Any])
     assert_type(fetch("") >> pool, bytes)
     assert_type(fetch("") > pool, sky.TaskFuture[bytes])
     assert_type(fetch("") @ pool, list[bytes])
@@ -185,6 +192,19 @@ async def awaited(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]
     assert_type([each async for each in sky.gather(*tasks, stream=True) >> pool], list[float])
     assert_type(await asyncio.gather(train(1) > pool, name() > sky), tuple[float, str])
     assert_type(await asyncio.wrap_future(train(10) > pool), float)
+
+
+def dependent(pool: sky.Compute) -> None:
+    rate = train(10) > pool
+    assert_type(anything([rate]) > pool, sky.TaskFuture[Any])
+    assert_type(name().after(rate, rows(3) > pool), sky.PendingFunction[str])
+    assert_type((name() & train(1)).after(rate) >> pool, tuple[str, float])
+    assert_type(train(10).with_retries(2, retry_on=(OSError,)), sky.PendingFunction[float])
+    assert_type(sky.function(retries=2, retry_on=OSError)(train.fn)(1), sky.PendingFunction[float])
+    assert_type(rate.result(), float)
+    train(rate)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a checker sees the future
+    name().after(train(10))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    train(10).with_retries(2, retry_on=int)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def covariant(pending: sky.PendingFunction[bool]) -> sky.PendingFunction[int]:

@@ -48,7 +48,7 @@ def settle(
         work.future.set_result(arrived)
         return
     if outcome == "cancelled":
-        work.future.end_cancelled(f"{work.code.name}() was cancelled{_where(work)}.")
+        work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
     else:
         work.future.set_exception(_error(work, outcome, reason, arrived))
     if work.stream is not None:
@@ -65,6 +65,8 @@ def _error(
     match outcome:
         case BaseException():
             return outcome
+        case "error" if work.broken is not None:
+            return work.broken
         case "timeout" if work.group_limit is not None:
             return TaskTimeoutError(
                 f"{name}() had not ended when its group was past its timeout of {work.group_limit:g} s, and was stopped"

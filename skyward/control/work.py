@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from skyward.control.blocked import Blocked
 from skyward.control.costing import FREE, Terms
 from skyward.control.forked import refuse_forked
+from skyward.control.inputs import Inputs
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
@@ -56,10 +57,18 @@ class Arrived:
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
 
     def decode(self) -> Any:
-        """The value."""
+        """The value. It stands on the memory of the blobs."""
 
         def fetch(blob: Blob) -> memoryview:
             return self.blobs[blob.key]
+
+        return decode(self.payload, fetch)
+
+    def decode_copy(self) -> Any:
+        """The value, on memory of its own."""
+
+        def fetch(blob: Blob) -> memoryview:
+            return memoryview(bytearray(self.blobs[blob.key]))
 
         return decode(self.payload, fetch)
 
@@ -75,7 +84,9 @@ class TaskFuture[T](Future[T]):
     the work alone.
 
     Attributes:
-        parts: returns the futures that this one needs, for several tasks; empty for one task.
+        name: of its task, for sentences: `train()`.
+        parts: returns the futures that this one needs: of several tasks, or of what its task waits for.
+        members: for a group that has not failed, the futures of its calls.
     """
 
     def __init__(self) -> None:
@@ -87,6 +98,9 @@ class TaskFuture[T](Future[T]):
         self._stop: Callable[[], None] | None = None
         self._is_running: Callable[[], bool] | None = None
         self._cancelled_why = ""
+        self._lent = False
+        self.name = "a task"
+        self.members: tuple[TaskFuture[Any], ...] | None = None
         self.parts: Callable[[], Iterable[Future[Any]]] = tuple
 
     def stop_with(self, stop: Callable[[], None]) -> None:
@@ -106,6 +120,7 @@ class TaskFuture[T](Future[T]):
         """The work has stopped: end as cancelled."""
         self._cancelled_why = why
         self._forget()
+        self.members = None
         if super().cancel():
             self.set_running_or_notify_cancel()
 
@@ -117,6 +132,7 @@ class TaskFuture[T](Future[T]):
     def set_exception(self, exception: BaseException | None) -> None:
         """End with an error."""
         self._forget()
+        self.members = None
         super().set_exception(exception)
 
     def _forget(self) -> None:
@@ -179,13 +195,25 @@ class TaskFuture[T](Future[T]):
         self._decode(super().result(0))
         return self._error
 
+    def lend(self) -> bool:
+        """Have the result stay as it came, for tasks that take it, whatever becomes of its value here.
+
+        False where the value has been taken out before, which may have changed it.
+        """
+        with self._decoding:
+            self._lent = self._lent or not self._decoded or self._error is not None
+            return self._lent
+
     def _decode(self, arrived: object) -> None:
         """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
         with self._decoding:
             if self._decoded:
                 return
             try:
-                self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
+                if self._lent and isinstance(arrived, Arrived):
+                    self._value = arrived.decode_copy()
+                else:
+                    self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
             except Exception as error:
                 self._error = RemoteError(
                     f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "
@@ -227,6 +255,9 @@ class Work:
         error: name of the type of what it raised, once it has.
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
+        inputs: what it waits for before it can be sent.
+        broken: the error that it ends with because one of these failed, or could not be had.
+        unwanted: why it is cancelled, because one of these was.
     """
 
     code: PreparedCode
@@ -252,18 +283,42 @@ class Work:
     error: str = ""
     group_limit: float | None = None
     stuck: str = ""
+    inputs: Inputs | None = None
+    broken: BaseException | None = None
+    unwanted: str = ""
+
+    @property
+    def blobs(self) -> Mapping[bytes, memoryview]:
+        """The blobs that must be on a node before the task can run there."""
+        blobs = {**self.code.outgoing.blobs, **self.call.blobs}
+        for value in () if self.inputs is None else self.inputs.arrived:
+            blobs |= value.blobs
+        return blobs
+
+    @property
+    def values(self) -> tuple[Payload, ...]:
+        """The results of other tasks that it takes."""
+        return () if self.inputs is None else tuple(value.payload for value in self.inputs.arrived)
 
 
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
-    """A broadcast of a function of this `name`: makes the work of each member, and collects them. `done` is called with
-    the members, by rank.
+    """A broadcast of a function of this `name`: makes the work of each member, and collects them.
+
+    Attributes:
+        done: called with the members, by rank, once all have ended.
+        refused: called with the error that keeps it from having any.
+        withdrawn: called with why it was cancelled before it had any.
+        inputs: what it waits for before it begins.
     """
 
     make: Callable[[], Work]
     done: Callable[[dict[int, Work]], None]
+    refused: Callable[[BaseException], None]
+    withdrawn: Callable[[str], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""
     retries: Retries = NO_RETRIES
+    inputs: Inputs | None = None
     number: int = 0

@@ -288,7 +288,7 @@ class TaskEvent(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskQueued(TaskEvent):
-    """The pool has taken the task. A broadcast is one task for each node."""
+    """The pool has taken the task, which may have to wait for others first. A broadcast is one task for each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ class TaskFailed(TaskEnded):
 
     Attributes:
         error: name of the exception's type, such as "ValueError" or "NodeLostError".
-        reason: why it could not be run; empty where it raised.
+        reason: why it did not run; empty where it raised.
     """
 
     error: str

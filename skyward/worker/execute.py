@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
 from skyward.instance import current_share
-from skyward.wire.arguments import arriving
+from skyward.wire.arguments import arriving, arriving_results
 from skyward.wire.clock import clock
 from skyward.wire.failure import Failure, Link, capture_failure
 from skyward.wire.flow import cost
@@ -150,16 +150,24 @@ def _unknown(error: BaseException, why: BaseException, node: int) -> Failure:
 def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallScope, guard: Guard) -> Payload:
     submit = job.submit
     function = functions.get(job.code, scope)
-    token = arriving.set(job.inputs)
-    try:
-        args, kwargs = load(submit.call, fetch)
-    finally:
-        arriving.reset(token)
+    args, kwargs = _arguments(job, fetch)
     # Nothing here keeps a reference to the result: an array that nobody has is sent without a copy (see `owned`).
     if not submit.stream:
         return _payload(_completed(function(*args, **kwargs), guard), port, f"the result of {job.code.name}()")
     returned = _stream(job, port, function(*args, **kwargs), guard)
     return _payload(returned, port, f"what {job.code.name}() returned")
+
+
+def _arguments(job: Job, fetch: Fetch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    token = arriving.set(job.inputs)
+    values = arriving_results.set([load(value, fetch) for value in job.submit.values])
+    try:
+        arguments = load(job.submit.call, fetch)
+    finally:
+        arriving_results.reset(values)
+        arriving.reset(token)
+    return arguments
 
 
 def _completed(value: Any, guard: Guard) -> Any:

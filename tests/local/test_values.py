@@ -403,11 +403,11 @@ def test_what_stays_with_the_client_is_refused_by_name(slots: sky.Compute) -> No
     def nested() -> Any:
         return same(1) >> pool
 
-    with open("/dev/null") as file, each([1]) >> slots as stream:  # type: ignore[attr-defined]  # it is one
+    with open("/dev/null") as file, each([1]) >> slots as stream:
         for value, said in [
             (slots, "it is of type skyward.compute.Compute, which cannot be pickled. A pool stays with the client"),
             (
-                [future],
+                {future},
                 "argument 1 of same()[0] is of type skyward.control.work.TaskFuture, which cannot be pickled. Pass",
             ),
             (stream, "it is of type skyward.control.streams.RemoteIterator, which cannot be pickled. Annotate the"),
