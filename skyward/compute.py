@@ -7,7 +7,7 @@ hands it over, and waits where it must.
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -47,11 +47,11 @@ from skyward.function import (
     Target,
     current_pool,
     function,
-    gather,
     is_generator,
 )
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
+from skyward.mapping import calls_of_map, note_items
 from skyward.opened import opened, say
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
@@ -409,29 +409,50 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             return self._dispatcher().gathered(runs)
 
     @overload
-    def map[S, T](self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S]) -> list[T]: ...
+    def map[S, T](
+        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], *, chunksize: int = 1
+    ) -> list[T]: ...
     @overload
-    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S]) -> list[T]: ...
-    def map(self, fn: Any, items: Iterable[Any]) -> list[Any]:
+    def map[S, T](
+        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], *, chunksize: int = 1
+    ) -> list[T]: ...
+    @overload
+    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], *, chunksize: int = 1) -> list[T]: ...
+    def map(self, fn: Any, items: Iterable[Any], *, chunksize: int = 1) -> list[Any]:
         """Call `fn` with each item, all of them in parallel, and wait; the results in the order of the items.
+
+        The first error is raised, with a note that names its item, and stops the other calls.
 
         Args:
             fn: a function of one argument; it need not be decorated with `@sky.function`.
+            chunksize: items of one task, which are called one after the other. More than one pays where a call takes
+                less than a millisecond. A timeout of the function is that of each call; retries run the task again.
 
         Raises:
             OperatorError: it is a generator function.
+            SpecError: `chunksize` is no number of items.
 
         Example:
             squares = pool.map(lambda x: x * x, range(10))
         """
         __tracebackhide__ = True
         call = fn if isinstance(fn, SkyFunction) else function(fn)
-        if is_generator(call.fn):
-            raise OperatorError(
-                f"`pool.map` takes a function that returns its result, and `{call.__name__}` yields: stream each call "
-                f"with `{call.__name__}(item) >> pool`, or return a list."
-            )
-        return list(self.run_group(gather(*(call(item) for item in items))))
+        given = list(items)
+        runs: list[Run[Any]] = []
+        results: list[Any] = []
+        with self._stopping(runs):
+            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs)
+            with watched([run.future for run in runs]), self._shown():
+                for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
+                    try:
+                        result = run.future.result()
+                    except BaseException as error:
+                        del run  # see `_stopping`
+                        if isinstance(error, Exception):
+                            note_items(error, first, given[first : first + chunksize])
+                        raise
+                    results += [result] if chunksize == 1 else result
+        return results
 
     def start(
         self,

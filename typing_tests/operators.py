@@ -165,11 +165,17 @@ def groups(pool: sky.Compute) -> None:
     _ = train(1) & name  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
 
 
+async def undecorated(url: str) -> bytes:
+    return url.encode()
+
+
 def mapped(pool: sky.Compute) -> None:
     assert_type(pool.map(train, [1, 2]), list[float])
     assert_type(pool.map(str, [1, 2]), list[str])
     assert_type(pool.map(heavy, iter([1])), list[bytes])
     assert_type(pool.map(fetch, [""]), list[bytes])
+    assert_type(pool.map(fetch.fn, [""], chunksize=10), list[bytes])
+    assert_type(pool.map(undecorated, [""]), list[bytes])
     pool.map(heavy, ["1"])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
