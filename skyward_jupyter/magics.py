@@ -300,9 +300,7 @@ class SkyMagics(ConfiguredMagics):
             return meter(sum(future.done() for future in futures), len(futures), time.monotonic() - started)
 
         shown = self.show_progress and self.shell is not None and hasattr(self.shell, "kernel")
-        return Progress(
-            cast("InteractiveShell", self.shell), text, after=self.progress_after, enabled=shown, stays=True
-        )
+        return Progress(cast("InteractiveShell", self.shell), text, after=self.progress_after, enabled=shown)
 
     def pool_names(self) -> list[str]:
         """The pools there are, and those that a file describes."""
