@@ -52,7 +52,7 @@ from skyward.function import (
 )
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
-from skyward.opened import opened, say
+from skyward.opened import observed, opened, say
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
 from skyward.requests import Bundle, request_resources
@@ -101,6 +101,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._console: Console | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._blocks = 0
+        self._resized: dict[str, Nodes] = {}
 
     # Life.
 
@@ -118,6 +119,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
     def options(self) -> Options:
         """How the pool behaves."""
         return self._options
+
+    @property
+    def asked_nodes(self) -> Nodes:
+        """The number of nodes that the first group was last asked to have, by its spec or by `resize`."""
+        return self._resized.get(next(iter(self._groups)), self.spec.nodes)
 
     @property
     def is_open(self) -> bool:
@@ -139,7 +145,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             if self._pool is not None and self._pool.state != "closed":
                 return self
             lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
-            self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
+            with observed(self):
+                self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
 
     @classmethod
@@ -148,18 +155,25 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         name: str,
         groups: Mapping[str, tuple[Spec, ...]],
         options: Options,
-        record: PoolRecord,
+        take_over: Callable[[], PoolRecord],
         earlier: Sequence[ClusterEntry],
     ) -> Self:
-        """A pool that another process has opened, ours from now on: see `sky.attach`."""
+        """A pool that another process has opened, ours from now on: see `sky.attach`.
+
+        Args:
+            take_over: makes the pool's record this process's.
+            earlier: what is on record of the pool.
+        """
         self = cls(*next(iter(groups.values())), name=name)
         self._groups, self._options = FrozenMap(groups), options
-        self._open(record, earlier)
+        with observed(self):
+            self._open(take_over(), earlier)
         return self
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
         if self._bus.ended:
             self._bus = EventBus(self.name)
+        self._resized = {}
         self._console = report(self._bus, self._options, self._look)
         try:
             pool = Pool(self.name, self._groups, self._options, say, record, self._bus)
@@ -198,8 +212,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._was_closed()
 
     def leave(self) -> bool:
-        """Have the nodes outlive this process, under their lease, for `sky.attach`; False where none of them can."""
-        if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
+        """Have the nodes outlive this process, under their lease, for `sky.attach`.
+
+        False where none of them can, and inside a `with` block, which gives its nodes back.
+        """
+        if self._blocks or not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         opened.discard(self)
         self._bus.end()
@@ -246,7 +263,9 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
         if group is not None and group not in self._groups:
             raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
-        background.call_soon(self._ready().resize, Nodes.of(nodes), group)
+        wanted = Nodes.of(nodes)
+        background.call_soon(self._ready().resize, wanted, group)
+        self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
         """Keep room for these bundles in this pool: `sky.request_resources(..., pool=self)`."""

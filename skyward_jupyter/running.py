@@ -91,6 +91,8 @@ class CellRunner:
         try:
             return self._pools.get_or_open(name, asked, opening=shown)
         except KeyboardInterrupt:
+            if self._pools.peek(name) is not None:
+                raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
 
     def _analyse(self, raw: str, options: "CellOptions") -> CellCode:

@@ -63,6 +63,14 @@ class ConfiguredMagics(Magics):
         return settings
 
     @property
+    def _display_settings(self) -> Settings:
+        """The settings for what is only shown: a file that is broken by now must not keep code from running."""
+        try:
+            return self._settings
+        except SkywardError:
+            return Settings(**{name: getattr(self, name) for name in NAMES})
+
+    @property
     def default_pool(self) -> str:
         """The pool that commands mean which name none. A file that is broken by now keeps nobody from closing it."""
         try:

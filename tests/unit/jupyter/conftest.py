@@ -16,6 +16,7 @@ from traitlets.config import Config
 
 from skyward.control.decisions import DecisionEvent
 from skyward.errors import TaskCancelledError
+from skyward.opened import observed
 from skyward.pending import PendingFunction
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.target import current_pool
@@ -82,17 +83,34 @@ class FakeCompute:
         self.metrics: dict[int, Any] = {}
         self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
+        self.at_close: list[Callable[[], object]] = []
         self.made.append(self)
 
+    @property
+    def groups(self) -> dict[str, Any]:
+        return {"default": (self.spec,)}
+
     def open(self) -> "FakeCompute":
-        if self.fail is not None:
-            raise self.fail
-        self.is_open = True
+        if not self.is_open:
+            with observed(self):  # type: ignore[arg-type]  # it is no Compute, only like one
+                if self.fail is not None:
+                    raise self.fail
+                self.is_open = self.alive = True
         return self
 
     def close(self) -> None:
         self.is_open = False
         self.closed += 1
+        calls, self.at_close = self.at_close, []
+        for call in calls:
+            call()
+
+    def when_closed(self, call: Callable[[], object]) -> None:
+        self.at_close.append(call)
+
+    @property
+    def asked_nodes(self) -> Nodes:
+        return self.nodes
 
     def resize(self, nodes: NodesLike) -> None:
         self.nodes = Nodes.of(nodes)
