@@ -32,7 +32,7 @@ _OPTIONS = OptionFields.__optional_keys__
 type Asked = Mapping[str, Any]
 """What is asked of a pool, by paths, as `compute_fields` takes it."""
 
-type Shows = "Callable[[Compute], AbstractContextManager[object]]"
+type Shows = Callable[[Compute], AbstractContextManager[object]]
 """Makes a context for a pool to open in, which shows progress."""
 
 
@@ -93,8 +93,8 @@ class PoolManager:
                 self._add(compute)
             except UsageError:
                 say(
-                    f"Two open pools are named {compute.name!r}, and cells and views have one of them: close the other, "
-                    "and open it again under a name of its own."
+                    f"Two open pools are named {compute.name!r}; cells and views have one of them. Close the other, "
+                    "and open it again under another name."
                 )
 
     def stop_observing(self) -> None:
@@ -349,11 +349,12 @@ class PoolManager:
         if not differing:
             return
         if differing == ["nodes"]:
-            wanted = asked["nodes"]
-            raise SpecError(
-                f"Pool {name!r} has {_label(self._labels, 'nodes')} {has['nodes']}, not {wanted}: "
-                f"resize it with `%sky scale {name} {wanted}`."
-            )
+            wanted, groups = asked["nodes"], resident.compute.groups
+            resize = f"resize it with `%sky scale {name} {wanted}`"
+            if len(groups) > 1:
+                resize = f"resize a group of it with `pool.resize(nodes, group={next(iter(groups))!r})`"
+            label = _label(self._labels, "nodes")
+            raise SpecError(f"Pool {name!r} has {label} {has['nodes']}, not {wanted}: {resize}.")
         texts = [f"{_label(self._labels, path)} {_text(has[path])}, not {_text(asked[path])}" for path in differing]
         raise SpecError(
             f"Pool {name!r} has {'; '.join(texts)}: close it with `%sky down {name}` and run this again to replace it, "
@@ -363,8 +364,8 @@ class PoolManager:
 
 def _taken(name: str) -> UsageError:
     return UsageError(
-        f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`, or give the new one another "
-        "name."
+        f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`, or use another name for "
+        "the new one."
     )
 
 

@@ -41,8 +41,8 @@ def test_a_pool_of_code_is_known_to_every_magic(kernel: Kernel) -> None:
     assert kernel("%%sky --pool train --nodes 3 --vcpus 64\n1").error == (
         "SpecError",
         [
-            "SpecError: Pool 'train' has --nodes 2, not 3; --vcpus none, not 64: close it with `%sky down train` and run "
-            "this again to replace it, or use another pool with `--pool NAME`."
+            "SpecError: Pool 'train' has --nodes 2, not 3; --vcpus none, not 64: close it with `%sky down train` and "
+            "run this again to replace it, or use another pool with `--pool NAME`."
         ],
     )
     assert kernel("%sky scale train 1\npool.asked_nodes").data == ["Nodes(min=1, max=None, desired=None)"]
@@ -97,7 +97,10 @@ def test_a_restart_leaves_pools_of_code_but_those_of_a_with_block() -> None:
         kernel("held.close()")
         kernel.kill_and_restart()
         kernel("%config SkyMagics.progress_after = 0.0")
-        cell = kernel("import skyward as sky\npool = sky.attach('left')")
+        refused = kernel("import skyward as sky\nwith sky.Compute(name='left'): sky.attach('left')").error
+        assert refused[0] == "UsageError"
+        assert "There is a pool 'left' in this kernel already: " in refused[1][-1]
+        cell = kernel("pool = sky.attach('left')")
         assert cell.data[0].startswith("Opening pool 'left': ")
         assert kernel("%sky pools").text().splitlines()[1].split()[:2] == ["left", "ready"]
         again = kernel("%sky attach left").error[1][-1]

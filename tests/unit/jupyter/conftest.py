@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from skyward.control.decisions import DecisionEvent
 from skyward.errors import TaskCancelledError
-from skyward.opened import observed
+from skyward.opened import observe_with, observed
 from skyward.pending import PendingFunction
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.target import current_pool
@@ -72,7 +72,8 @@ class FakeCompute:
     def __init__(self, *, name: str, **fields: Any) -> None:
         resolved = resolve_groups((), None, fields, name)
         self.options = resolved.options
-        self.spec = resolved.groups["default"][0]
+        self.groups = resolved.groups
+        self.spec = next(iter(self.groups.values()))[0]
         self.name = name
         self.fields = fields
         self.nodes = self.spec.nodes
@@ -85,10 +86,6 @@ class FakeCompute:
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
         self.at_close: list[Callable[[], object]] = []
         self.made.append(self)
-
-    @property
-    def groups(self) -> dict[str, Any]:
-        return {"default": (self.spec,)}
 
     def open(self) -> "FakeCompute":
         if not self.is_open:
@@ -233,6 +230,7 @@ def new_shell() -> Iterator[InteractiveShell]:
     try:
         yield shell
     finally:
+        observe_with(None)  # where the extension was loaded
         shell.atexit_operations()
         InteractiveShell.clear_instance()
         sys.displayhook, sys.excepthook = hooks

@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from skyward.errors import NodeStartError, ProvisioningError, SpecError, UsageError
-from skyward.specs import Image, Nodes, Worker
+from skyward.specs import Image, Nodes, Spec, Worker
 from skyward_kernel.pools import PoolManager, compute_fields, resident
 from tests.unit.jupyter.conftest import FakeCompute
 
@@ -95,10 +95,10 @@ def test_a_pool_whose_nodes_are_all_gone_is_replaced(pools: PoolManager, compute
     pools.scale("p", 3)
     compute.made[0].alive = False
     assert pools.get_or_open("p").is_open
-    assert len(compute.made) == 2
-    assert compute.made[0].closed == 1
-    assert compute.made[1].fields == {"nodes": Nodes(3), "vcpus": 4.0}, "it is as it was"
-    assert pools.find("p") is pools.peek("p") is compute.made[1]
+    dead, replaced = cast("list[Any]", compute.made)
+    assert dead.closed == 1
+    assert replaced.fields == {"nodes": Nodes(3), "vcpus": 4.0}, "it is as it was"
+    assert pools.find("p") is pools.peek("p") is replaced
 
 
 def test_a_pool_that_does_not_open_leaves_nothing(pools: PoolManager, compute: Pools) -> None:
@@ -183,7 +183,7 @@ def observing(pools: PoolManager) -> Iterator[PoolManager]:
 
 
 def test_a_pool_that_code_opens_is_one_of_the_kernel(observing: PoolManager, compute: Pools) -> None:
-    pool = compute(name="train", nodes=2, vcpus=4.0)
+    pool: Any = compute(name="train", nodes=2, vcpus=4.0)
     assert observing.names == []
     pool.open()
     assert observing.names == ["train"]
@@ -199,7 +199,7 @@ def test_a_pool_that_code_opens_is_one_of_the_kernel(observing: PoolManager, com
 
 @pytest.mark.parametrize("closed_by", ["code", "name", "all"])
 def test_a_pool_of_code_is_closed_by_either(observing: PoolManager, compute: Pools, closed_by: str) -> None:
-    pool = compute(name="train")
+    pool: Any = compute(name="train")
     pool.open()
     match closed_by:
         case "code":
@@ -214,12 +214,22 @@ def test_a_pool_of_code_is_closed_by_either(observing: PoolManager, compute: Poo
 
 
 def test_resizing_in_code_changes_what_later_cells_are_compared_with(observing: PoolManager, compute: Pools) -> None:
-    pool = compute(name="train", nodes=2)
+    pool: Any = compute(name="train", nodes=2)
     pool.open()
     pool.resize((2, 8))
     observing.check("train", {"nodes": Nodes(2, 8)})
     with pytest.raises(SpecError, match="has --nodes 2:8, not 2: resize it with `%sky scale train 2`"):
         observing.check("train", {"nodes": Nodes(2)})
+
+
+def test_of_a_pool_of_several_groups_a_group_is_resized(observing: PoolManager, compute: Pools) -> None:
+    groups = {"cpu": Spec(vcpus=4), "gpu": Spec(accelerator="A100")}
+    compute(name="mixed", groups=groups).open()
+    with pytest.raises(SpecError) as caught:
+        observing.check("mixed", {"nodes": Nodes(3)})
+    assert str(caught.value) == (
+        "Pool 'mixed' has --nodes 1, not 3: resize a group of it with `pool.resize(nodes, group='cpu')`."
+    )
 
 
 def test_a_second_pool_of_a_name_is_refused_before_anything_of_it_exists(
@@ -228,12 +238,12 @@ def test_a_second_pool_of_a_name_is_refused_before_anything_of_it_exists(
     observing.get_or_open("made")
     compute(name="coded").open()
     for name in ("made", "coded"):
-        second = compute(name=name)
+        second: Any = compute(name=name)
         with pytest.raises(UsageError) as caught:
             second.open()
         assert str(caught.value) == (
-            f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`, or give the new one "
-            "another name."
+            f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`, or use another name "
+            "for the new one."
         )
         assert not second.is_open
         assert observing.get(name) is not second
@@ -247,13 +257,14 @@ def test_a_pool_of_code_that_does_not_open_leaves_nothing(observing: PoolManager
 
 
 def test_a_pool_of_code_whose_nodes_are_all_gone_is_opened_again(observing: PoolManager, compute: Pools) -> None:
-    pool = compute(name="train", vcpus=4.0)
+    pool: Any = compute(name="train", vcpus=4.0)
     pool.open()
     pool.alive = False
     with pytest.raises(SpecError, match="has --vcpus 4, not 8"):
         observing.get_or_open("train", {"vcpus": 8.0})
-    assert observing.get_or_open("train") is observing.find("train") is pool
-    assert (pool.closed, len(compute.made)) == (1, 1)
+    again: Any = observing.get_or_open("train")
+    assert (again.closed, len(compute.made)) == (1, 1)
+    assert again is observing.find("train") is pool
     pool.close()
     assert observing.names == []
 
@@ -278,7 +289,7 @@ def test_a_cell_waits_for_code_that_opens_its_pool(
         yield
 
     observing.observe(shown)
-    pool = compute(name="train")
+    pool: Any = compute(name="train")
     found: list[object] = []
     code = threading.Thread(target=pool.open)
     cell = threading.Thread(target=lambda: found.append(observing.get_or_open("train")))
@@ -310,16 +321,17 @@ def test_what_is_shown_while_a_pool_opens_is_shown_once(observing: PoolManager, 
 def test_pools_that_are_open_when_the_kernel_begins_to_observe(
     pools: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second, other = compute(name="train"), compute(name="train"), compute(name="other")
-    monkeypatch.setattr("skyward_kernel.pools.opened", [first, second, other])
-    for pool in (first, second, other):
+    made: list[Any] = [compute(name=name) for name in ("train", "train", "other")]
+    first, _, other = made
+    monkeypatch.setattr("skyward_kernel.pools.opened", made)
+    for pool in made:
         pool.open()
     pools.observe()
     try:
         assert [pools.get(name) for name in pools.names] == [first, other]
         assert capsys.readouterr().err == (
-            "Two open pools are named 'train', and cells and views have one of them: close the other, and open it "
-            "again under a name of its own.\n"
+            "Two open pools are named 'train'; cells and views have one of them. Close the other, and open it again "
+            "under another name.\n"
         )
     finally:
         pools.stop_observing()

@@ -56,6 +56,7 @@ class FakePool:
         self.is_open = False
         self.done: list[Any] = []
         self.options = self.spec = _Anything()
+        self.groups = {"default": (self.spec,)}
         self.recovered: tuple[str, ...] = ()
         self.log: list[LogEntry] = []
         self.lives_on = False
