@@ -29,7 +29,7 @@ class ConfiguredMagics(Magics):
     )
     capture_limit = Int(_DEFAULT.capture_limit, help="Bytes that the variables of a cell may weigh.").tag(config=True)
     show_progress = Bool(
-        _DEFAULT.show_progress, help="Whether to show a line of progress while there is nothing else to see."
+        _DEFAULT.show_progress, help="Whether to show the progress of pools that open and of many tasks."
     ).tag(config=True)
     progress_after = Float(_DEFAULT.progress_after, help="Seconds before a line of progress is shown.").tag(config=True)
     interrupt_grace = Float(
