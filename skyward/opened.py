@@ -38,8 +38,13 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-# A process that is forked has no pools: they are its parent's, which closes them.
-os.register_at_fork(after_in_child=opened.clear)
+def _after_fork() -> None:
+    """Forget the pools: they are the parent's, which closes and observes them."""
+    opened.clear()
+    observe_with(None)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @atexit.register

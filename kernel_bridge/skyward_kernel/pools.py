@@ -123,6 +123,9 @@ class PoolManager:
         Raises:
             UsageError: another pool has its name.
         """
+        other = self.peek(compute.name)
+        if other is not None and other is not compute and other.snapshot().state == "closed":
+            self.close(compute.name)  # closing it was interrupted before its end was seen
         with self._lock:
             known = self._pools.get(compute.name)
             if known is not None and known.compute is compute:

@@ -38,7 +38,7 @@ CUT = """([states, words]) => {
 
 
 def test_a_pool_of_code_is_in_the_panel_and_its_opening_erases_nothing(lab: Lab) -> None:
-    lab.run("%load_ext skyward\nimport skyward as sky")
+    lab.run("%load_ext skyward\n%config SkyMagics.progress_after = 0.0\nimport skyward as sky\nxs = [1, 2, 3]")
     lab.panel.get_by_text("No pool yet.").wait_for()
     lab.run(OPEN, wait=False)
     output = lab.page.locator(".jp-Cell .jp-OutputArea-output")
@@ -53,6 +53,13 @@ def test_a_pool_of_code_is_in_the_panel_and_its_opening_erases_nothing(lab: Lab)
     ]
     lab.pool("train").get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
     lab.see("code-pool")
+    lab.run("%%sky --map xs --pool train --no-footer\nprint('printed by a node')\n_ = xs")
+    texts = output.all_inner_texts()[3:]
+    assert "".join(texts).count("printed by a node") == 3
+    assert ["100%" in text and "3/3" in text for text in texts].count(True) == 1, "the bar stays as it was in the end"
+    lab.section("tasks").get_by_text("done").nth(2).wait_for()
+    lab.section("tasks").get_by_text("0 run").wait_for()
+    lab.see("code-pool-map")
     lab.press("Stop pool train")
     lab.panel.get_by_text("No pool yet.").wait_for()
     lab.run("print('open:', pool.is_open)")

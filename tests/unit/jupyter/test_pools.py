@@ -249,6 +249,15 @@ def test_a_second_pool_of_a_name_is_refused_before_anything_of_it_exists(
         assert observing.get(name) is not second
 
 
+def test_a_pool_whose_close_was_interrupted_gives_up_its_name(observing: PoolManager, compute: Pools) -> None:
+    first: Any = compute(name="train")
+    first.open()
+    first.is_open = False  # it has closed since, and told nobody
+    second: Any = compute(name="train")
+    second.open()
+    assert observing.find("train") is second
+
+
 def test_a_pool_of_code_that_does_not_open_leaves_nothing(observing: PoolManager, compute: Pools) -> None:
     compute.fail = NodeStartError("no machine")
     with pytest.raises(NodeStartError):
@@ -264,8 +273,9 @@ def test_a_pool_of_code_whose_nodes_are_all_gone_is_opened_again(observing: Pool
         observing.get_or_open("train", {"vcpus": 8.0})
     again: Any = observing.get_or_open("train")
     assert (again.closed, len(compute.made)) == (1, 1)
-    assert again is observing.find("train") is pool
-    pool.close()
+    assert again is observing.find("train")
+    assert again is pool
+    again.close()
     assert observing.names == []
 
 
