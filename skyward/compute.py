@@ -130,6 +130,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         """Whether tasks can be sent."""
         return self._pool is not None and self._pool.state == "ready"
 
+    @property
+    def is_scoped(self) -> bool:
+        """Whether a `with` block is to close it."""
+        return self._blocks > 0
+
     def open(self) -> Self:
         """Get the nodes; returns when enough of them are ready. Does nothing where the pool is open.
 
@@ -212,11 +217,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._was_closed()
 
     def leave(self) -> bool:
-        """Have the nodes outlive this process, under their lease, for `sky.attach`.
-
-        False where none of them can, and inside a `with` block, which gives its nodes back.
-        """
-        if self._blocks or not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
+        """Have the nodes outlive this process, under their lease, for `sky.attach`; False where none of them can."""
+        if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         opened.discard(self)
         self._bus.end()

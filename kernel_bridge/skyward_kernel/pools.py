@@ -282,8 +282,12 @@ class PoolManager:
         return list(residents)
 
     def leave(self) -> list[str]:
-        """Forget the pools whose nodes outlive this kernel, for the one that takes its place. Their names."""
-        left = [name for name in self.names if (compute := self.find(name)) is not None and compute.leave()]
+        """Forget the pools whose nodes outlive this kernel, for the one that takes its place. Their names.
+
+        Those that a `with` block is to close are kept, and end with this kernel.
+        """
+        there = {name: self.find(name) for name in self.names}
+        left = [name for name, pool in there.items() if pool is not None and not pool.is_scoped and pool.leave()]
         with self._lock:
             for name in left:
                 self._pools.pop(name, None)

@@ -59,7 +59,7 @@ class FakePool:
         self.groups = {"default": (self.spec,)}
         self.recovered: tuple[str, ...] = ()
         self.log: list[LogEntry] = []
-        self.lives_on = False
+        self.lives_on = self.is_scoped = False
         self.asked_nodes = Nodes(1)
         self.at_close: list[Callable[[], object]] = []
 
