@@ -154,6 +154,8 @@ def contents_of(value: Any) -> Contents | None:
         return Contents("bytearray", bytes(value))
     if is_array(value):
         return Contents("array", (value.shape, value.__reduce_ex__(5), {}))
+    if kind.__name__ == "MaskedArray" and is_derived_array(value):
+        return Contents("masked", (value.data.copy(), value.mask, value.fill_value))
     if is_derived_array(value) and (attributes := attributes_of_array(value)):
         return Contents("array", (value.shape, value.__reduce_ex__(5), attributes))
     if kind is types.CellType:
@@ -171,7 +173,7 @@ def contents_of(value: Any) -> Contents | None:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
         return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
-    if is_inside_frame(value) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
+    if is_inside_frame(kind) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
         return None
     if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
         return Contents("deque" if isinstance(value, collections.deque) else "set", list(value))
@@ -274,6 +276,12 @@ def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None, dict[str, A
         value[...] = new
     elif value.tobytes() != new.tobytes():  # another view of its memory may have taken the change already
         raise ValueError("it is read-only here")
+
+
+def _put_masked(value: Any, parts: tuple[Any, Any, Any]) -> None:
+    data, mask, value.fill_value = parts
+    value.data[...] = data
+    value.mask = mask
 
 
 def _put_cell(value: types.CellType, parts: tuple[Any, ...]) -> None:
@@ -409,6 +417,7 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "deque": _put_deque,
     "bytearray": _put_bytearray,
     "array": _put_array,
+    "masked": _put_masked,
     "cell": _put_cell,
     "function": _put_function,
     "cached": _put_cached,
