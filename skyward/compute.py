@@ -52,7 +52,7 @@ from skyward.function import (
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.mapping import calls_of_map, note_items
-from skyward.opened import opened, say
+from skyward.opened import observed, opened, say
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
 from skyward.requests import Bundle, request_resources
@@ -102,6 +102,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._console: Console | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._blocks = 0
+        self._resized: dict[str, Nodes] = {}
 
     # Life.
 
@@ -121,9 +122,19 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return self._options
 
     @property
+    def asked_nodes(self) -> Nodes:
+        """The number of nodes that the first group was last asked to have, by its spec or by `resize`."""
+        return self._resized.get(next(iter(self._groups)), self.spec.nodes)
+
+    @property
     def is_open(self) -> bool:
         """Whether tasks can be sent."""
         return self._pool is not None and self._pool.state == "ready"
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether a `with` block is to close it."""
+        return self._blocks > 0
 
     def open(self) -> Self:
         """Get the nodes; returns when enough of them are ready. Does nothing where the pool is open.
@@ -140,7 +151,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             if self._pool is not None and self._pool.state != "closed":
                 return self
             lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
-            self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
+            with observed(self):
+                self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
 
     @classmethod
@@ -149,18 +161,25 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         name: str,
         groups: Mapping[str, tuple[Spec, ...]],
         options: Options,
-        record: PoolRecord,
+        take_over: Callable[[], PoolRecord],
         earlier: Sequence[ClusterEntry],
     ) -> Self:
-        """A pool that another process has opened, ours from now on: see `sky.attach`."""
+        """A pool that another process has opened, ours from now on: see `sky.attach`.
+
+        Args:
+            take_over: makes the pool's record this process's.
+            earlier: what is on record of the pool.
+        """
         self = cls(*next(iter(groups.values())), name=name)
         self._groups, self._options = FrozenMap(groups), options
-        self._open(record, earlier)
+        with observed(self):
+            self._open(take_over(), earlier)
         return self
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
         if self._bus.ended:
             self._bus = EventBus(self.name)
+        self._resized = {}
         self._console = report(self._bus, self._options, self._look)
         try:
             pool = Pool(self.name, self._groups, self._options, say, record, self._bus)
@@ -247,7 +266,9 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
         if group is not None and group not in self._groups:
             raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
-        background.call_soon(self._ready().resize, Nodes.of(nodes), group)
+        wanted = Nodes.of(nodes)
+        background.call_soon(self._ready().resize, wanted, group)
+        self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
         """Keep room for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
