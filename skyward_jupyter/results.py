@@ -1,6 +1,6 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from skyward.control.missing import with_fix
@@ -71,11 +71,11 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
     return notices
 
 
-def stream_items(items: Iterable[Any], user_ns: dict[str, Any], notify: Callable[[str], None]) -> Iterator[Any]:
+def stream_items(items: Iterator[Any], user_ns: dict[str, Any], notify: Callable[[str], None]) -> Iterator[Any]:
     """The elements that a streaming cell yields; at its end its names are bound as by `apply_result`.
 
     Args:
-        items: what `stream_cell` gives.
+        items: what `stream_cell` yields, and returns at its end.
         user_ns: the names of the notebook.
         notify: takes the sentences that `apply_result` returns.
 
@@ -83,14 +83,15 @@ def stream_items(items: Iterable[Any], user_ns: dict[str, Any], notify: Callable
         BaseException: what the cell raised, after its last element.
     """
     side = Side(user_ns, is_home=True)
-    for item in items:
-        if isinstance(item, CellResult):
-            for notice in apply_result(item, user_ns):
-                notify(notice)
-        elif isinstance(item, Packed):
-            yield _opened(item, side, frozenset())
-        else:
-            yield item
+    while True:
+        try:
+            item = next(items)
+        except StopIteration as end:
+            result: CellResult = end.value
+            break
+        yield _opened(item, side, frozenset()) if isinstance(item, Packed) else item
+    for notice in apply_result(result, user_ns):
+        notify(notice)
 
 
 class _Home:

@@ -144,7 +144,7 @@ class Observer:
                 self._emit(events.TaskCancelled, task, name, node, elapsed)
             case "timeout":
                 self._emit(events.TaskTimedOut, task, name, node, elapsed)
-            case "error":
+            case "error" | "raised":
                 self._emit(events.TaskFailed, task, name, node, elapsed, work.error, "")
             case _:
                 self._emit(events.TaskFailed, task, name, node, elapsed, FAILED_WITH[outcome], reason)

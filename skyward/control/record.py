@@ -152,5 +152,5 @@ def _ended_view(ended: _Ended, since: float) -> TaskView:
         seconds=ended.seconds,
         yielded=ended.yielded,
         cost=ended.cost,
-        reason=ended.reason or {"error": "it raised", "timeout": "it ran past its timeout"}.get(ended.outcome, ""),
+        reason=ended.reason or {"error": "it raised", "raised": "it raised", "timeout": "it ran past its timeout"}.get(ended.outcome, ""),
     )

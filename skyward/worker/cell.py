@@ -109,8 +109,8 @@ def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
     return cell.result(captured)
 
 
-def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[Any]:
-    """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
+def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Generator[Any, None, CellResult]:
+    """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
     cell = _Cell(request)
     with cell.running():
         try:
@@ -118,10 +118,8 @@ def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[A
             yield from cell.elements(program)
         except _ENDINGS as error:
             leave_if_forked(error)
-            result = cell.result(captured, error)
-        else:
-            result = cell.result(captured)
-    yield result
+            return cell.result(captured, error)
+    return cell.result(captured)
 
 
 class _Cell:
@@ -129,8 +127,8 @@ class _Cell:
 
     def __init__(self, request: CellRequest) -> None:
         self.request = request
-        task = current_task()
-        self.node = 0 if task is None else task.node
+        self._task = current_task()
+        self.node = 0 if self._task is None else self._task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
         shell = NodeShell(self.namespace)
         self.namespace["get_ipython"] = lambda: shell
@@ -238,6 +236,8 @@ class _Cell:
             return CellResult(found, None, self.node, request.definitions)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
+        if self._task is not None:
+            self._task.raised = failure.type_name
         return CellResult(found, failure, self.node, request.definitions)
 
     def _show(self, value: Any) -> None:

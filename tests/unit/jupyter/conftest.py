@@ -32,6 +32,7 @@ class FakeRun:
         self.nodes = nodes
         self.hardware = ["A100"]
         self.cost = 0.0011
+        self.size = len(nodes)
         self._value = value
         self._stream = stream
         self._hold = hold
@@ -49,7 +50,16 @@ class FakeRun:
     def state(self) -> str:
         if not self.future.done():
             return "running"
-        return "failed" if self.future.exception() else "done"
+        return "failed" if self.failed else "done"
+
+    @property
+    def failed(self) -> int:
+        if not self.future.done():
+            return 0
+        if self.future.exception():
+            return 1
+        result = self.future.result()
+        return sum(each.failure is not None for each in (result if isinstance(result, list) else [result]) if each)
 
     def items(self) -> Any:
         return self._stream
@@ -141,7 +151,7 @@ class FakeCompute:
             return [value] * self.nodes.min if on == "all" else value
 
         if pending.fn.__name__ == "stream_cell":
-            run = FakeRun(lambda: None, [0], iter(pending.fn(*pending.args)))
+            run = FakeRun(lambda: None, [0], pending.fn(*pending.args))
         else:
             run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
         self.runs.append(run)
