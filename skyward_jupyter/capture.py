@@ -2,7 +2,6 @@
 
 import builtins
 import difflib
-import linecache
 import re
 import sys
 import uuid
@@ -22,6 +21,7 @@ from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
 from skyward_jupyter.kept import KeptValue, LazyModule
 from skyward_jupyter.manifest import Entry, Manifest, size_text
+from skyward_jupyter.present import stated
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture"]
 
@@ -85,7 +85,8 @@ def capture(
         map_name: the name that stands for one element after the other (`--map`).
 
     Raises:
-        UsageError: a name is not there, or may not be taken along.
+        NameError: the cell reads a name that is not there.
+        UsageError: a name may not be taken along, or one of the options is not there.
         NotPicklableError: a value cannot travel; the message names it and the path inside it.
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
@@ -108,8 +109,6 @@ def capture(
         nodes=tuple(nodes),
     )
     _check_size(manifest, limit)
-    lines = code.source.splitlines(keepends=True)
-    linecache.cache[code.filename] = (len(code.source), None, lines, code.filename)
     request = CellRequest(
         source=code.source,
         filename=code.filename,
@@ -240,7 +239,7 @@ def _check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection
         if name in given or hasattr(builtins, name):
             continue
         if name not in user_ns:
-            raise UsageError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}")
+            raise stated(NameError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}", name=name))
         if code.withheld is not None and name not in code.captures:
             fix = f"Add {name} to -i" if code.withheld == "-i" else "Leave --no-capture out"
             raise UsageError(

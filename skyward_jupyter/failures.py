@@ -3,20 +3,32 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from IPython.core.getipython import get_ipython
+
 if TYPE_CHECKING:
     from skyward.wire.failure import Failure, Frame
     from skyward.worker.cell import CellResult
 
-__all__ = ["listed", "tell_the_others"]
+__all__ = ["listed", "tell_the_others", "tell_where"]
 
 _TOLD = 5
 """Kinds of errors beside the first that are told of."""
 
 
-def tell_the_others(error: BaseException, results: "Iterable[CellResult]") -> None:
+def tell_where(error: BaseException, node: int) -> None:
+    """Add to `error` which node has raised it."""
+    error.add_note(f"Raised on node {node}.")
+
+
+def tell_the_others(error: BaseException, results: "Iterable[CellResult]", *, nodes: int) -> None:
     """Add to `error`, which the first of `results` that failed has raised, what became of the others that failed.
 
     Those that are alike are told of once, with their nodes; one from another line of the cell with its traceback.
+
+    Args:
+        error: the exception.
+        results: what the runs of the cell left behind.
+        nodes: number of nodes of the pool; where there are several, the one that raised is told of.
     """
     kinds: dict[object, list[tuple[int, Failure]]] = {}
     for result in results:
@@ -25,6 +37,8 @@ def tell_the_others(error: BaseException, results: "Iterable[CellResult]") -> No
     if not kinds:
         return
     first, *others = kinds.values()
+    if nodes > 1:
+        tell_where(error, first[0][0])
     if len(first) > 1:
         error.add_note(_same(first[1:]))
     frames = _frames(first[0][1])
@@ -39,12 +53,22 @@ def _told(kind: "Sequence[tuple[int, Failure]]", known: "tuple[Frame, ...]") -> 
     """What is told of errors that are alike, where the reader has seen the frames `known`."""
     _, failure = kind[0]
     if _frames(failure) != known:
-        yield failure.render()
+        yield _rendered(failure)
         if len(kind) > 1:
             yield _same(kind[1:])
     else:
         name = failure.type_name.rpartition(".")[2]
         yield f"{_where(kind).capitalize()}: {name}: {failure.message}"
+
+
+def _rendered(failure: "Failure") -> str:
+    """The traceback as text, with cells named as IPython names them."""
+    text, shell = failure.render(), get_ipython()
+    for filename in {frame.filename for link in failure.chain for frame in link.frames}:
+        label = None if shell is None else shell.compile.format_code_name(filename)
+        if label is not None:
+            text = text.replace(f'File "{filename}", line ', f"{' '.join(label)}, line ")
+    return text
 
 
 def _same(kind: "Sequence[tuple[int, Failure]]") -> str:

@@ -22,6 +22,7 @@ from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_jupyter.tracebacks import Tracebacks
 from skyward_jupyter.traits import ConfiguredMagics
 from skyward_jupyter.underline import underlined
 from skyward_kernel.carrying_out import cancel_cell
@@ -81,6 +82,7 @@ class SkyMagics(ConfiguredMagics):
         self._in_scope: Target | None = None
         self.bridge: PanelBridge | None = None
         self.marks = CellMarks(shell)
+        self.tracebacks = Tracebacks(shell)
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""

@@ -1,6 +1,6 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from skyward.control.missing import with_fix
@@ -9,6 +9,7 @@ from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward.worker.missing import pip_name
+from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, module_here
 
 __all__ = ["apply_result", "apply_results", "stream_items"]
@@ -30,7 +31,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any]) -> list[str]:
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    error = home.error()
+    error = home.error({*values, *result.harvest.modules})
     if error is not None:
         raise _with_notes(error, home.notices)
     return home.notices
@@ -113,10 +114,13 @@ class _Home:
         followers = {name for name in self._harvest.in_place if name in self._harvest.aliases}
         return frozenset({*self._harvest.changed, *followers})
 
-    def error(self) -> BaseException | None:
-        """What the cell raised, of its own type, with the traceback of the node as its cause."""
+    def error(self, home: Collection[str] = ()) -> BaseException | None:
+        """What the cell raised, of its own type, with the traceback of the node; `home`: names whose values came home."""
         failure = self._result.failure
-        return None if failure is None else with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side)))
+        if failure is None:
+            return None
+        make_traceback = TracebackMaker(self._result.node, self._user_ns, home)
+        return with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side), make_traceback))
 
     def values(self) -> dict[str, Any]:
         """By name, what the cell bound or changed."""

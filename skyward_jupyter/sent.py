@@ -5,7 +5,7 @@ from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import RemoteTraceback, TaskError
+from skyward.errors import TaskError
 from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
@@ -133,8 +133,6 @@ def _result(run: "Run[CellResult]") -> CellResult:
 def _hide_assignment(error: BaseException) -> None:
     """Show the source line of a last expression as the user wrote it."""
     hidden = f"{MAP_VALUE} = "
-    if isinstance(error.__cause__, RemoteTraceback):
-        error.__cause__.text = error.__cause__.text.replace(hidden, "")
     if hasattr(error, "__notes__"):
         error.__notes__ = [note.replace(hidden, "") for note in error.__notes__]
 

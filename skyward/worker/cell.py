@@ -22,6 +22,7 @@ from skyward.wire.payload import Packed
 from skyward.worker import figures
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.failing import recorder_for
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, fingerprints_of, harvest
 from skyward.worker.imports import install
@@ -235,7 +236,12 @@ class _Cell:
         if error is None:
             return CellResult(found, None, self.node, request.definitions)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
-        failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
+        failure = capture_failure(
+            error,
+            self.node,
+            lambda value: pack_shared(value, self.side, "the exception").packed,
+            recorder_for(request.run, self.namespace, self.node, request.filename),
+        )
         if self._task is not None:
             self._task.raised = failure.type_name
         return CellResult(found, failure, self.node, request.definitions)

@@ -1,7 +1,7 @@
 """A notebook in this process, whose `%%sky` cells run in a namespace of their own, as they do on a node."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,15 @@ def travel(value: Any) -> Any:
     sent = encode(value)
     blobs = {key: bytearray(view) for key, view in sent.blobs.items()}
     return decode(sent.payload, lambda blob: blobs[blob.key])
+
+
+def _arriving(elements: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+    while True:
+        try:
+            element = next(elements)
+        except StopIteration as end:
+            return travel(end.value)
+        yield travel(element)
 
 
 class Notebook:
@@ -55,8 +64,7 @@ class Notebook:
     def stream(self, source: str, **options: Any) -> Iterator[Any]:
         """Run `source` as a streaming `%%sky` cell."""
         call = self.take(source, **options).pending
-        items = (travel(item) for item in call.fn(*travel(call.args)))
-        return stream_items(items, self.names, self.notices.append)
+        return stream_items(_arriving(call.fn(*travel(call.args))), self.names, self.notices.append)
 
 
 @pytest.fixture
