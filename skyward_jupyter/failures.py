@@ -1,6 +1,6 @@
 """The errors of a cell that failed in several places: the first is raised, and here is what is told of the others."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from IPython.core.getipython import get_ipython
@@ -20,15 +20,11 @@ def tell_where(error: BaseException, node: int) -> None:
     error.add_note(f"Raised on node {node}.")
 
 
-def tell_the_others(error: BaseException, results: "Iterable[CellResult]", *, nodes: int) -> None:
+def tell_the_others(error: BaseException, results: "Sequence[CellResult]") -> None:
     """Add to `error`, which the first of `results` that failed has raised, what became of the others that failed.
 
-    Those that are alike are told of once, with their nodes; one from another line of the cell with its traceback.
-
-    Args:
-        error: the exception.
-        results: what the runs of the cell left behind.
-        nodes: number of nodes of the pool; where there are several, the one that raised is told of.
+    Those that are alike are told of once, with their nodes; one from another line of the cell with its traceback. Where
+    it ran on several nodes, that of the first is told, too.
     """
     kinds: dict[object, list[tuple[int, Failure]]] = {}
     for result in results:
@@ -37,7 +33,7 @@ def tell_the_others(error: BaseException, results: "Iterable[CellResult]", *, no
     if not kinds:
         return
     first, *others = kinds.values()
-    if nodes > 1:
+    if len({result.node for result in results}) > 1:
         tell_where(error, first[0][0])
     if len(first) > 1:
         error.add_note(_same(first[1:]))

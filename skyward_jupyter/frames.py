@@ -146,11 +146,12 @@ def _frame(code: CodeType, own: dict[str, Any], variables: dict[str, Any], node:
             started: Any = function(*given[:positional], **dict.fromkeys(given[positional:]))
         elif closure:
             sys.settrace(stop)
-            started = exec(code, own, variables, closure=closure)
+            started = None
+            exec(code, own, variables, closure=closure)
         else:
             sys.settrace(stop)
             started = eval(code, own, variables)
-        (started.asend(None) if inspect.isasyncgen(started) else started).send(None)
+        (started.asend(None) if code.co_flags & inspect.CO_ASYNC_GENERATOR else started).send(None)
     except _MadeError as made:
         entry = made.__traceback__
     finally:

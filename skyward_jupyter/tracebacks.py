@@ -7,12 +7,9 @@ So the exception has the right traceback when IPython looks: that of the node, b
 import sys
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skyward_jupyter.frames import is_of_node
-
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
 
 __all__ = ["Tracebacks", "as_of_the_cell"]
 
@@ -30,11 +27,11 @@ class Tracebacks:
     """Has a shell show exceptions that came from nodes without the frames of IPython and of Skyward.
 
     Args:
-        shell: the shell, whose `showtraceback` this takes the place of.
+        shell: an `InteractiveShell`, whose `showtraceback` this takes the place of.
     """
 
-    def __init__(self, shell: "InteractiveShell") -> None:
-        self._shell: Any = shell
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
         self._show = self._shell.showtraceback
         self._shell.showtraceback = self.show
 

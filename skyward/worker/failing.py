@@ -1,4 +1,4 @@
-"""Which failures of a cell are recorded with their frames: the first few of each run of it, in each process of a node."""
+"""The failures of a cell that are recorded with their frames: the first few of it in each process of a node."""
 
 from collections import Counter
 from collections.abc import Mapping
