@@ -74,12 +74,11 @@ class TracebackMaker:
         if code is None:
             code = _empty_code(filename, frame.function, frame.line)
         code = code.replace(co_filename=filename, co_linetable=_located(code, frame.line))
-        own: dict[str, Any] = {"__name__": state.module, _MARK: self._node}
-        variables: dict[str, Any] = {}
+        own: dict[str, Any] = {**state.globals, "__name__": state.module, _MARK: self._node}
+        variables: dict[str, Any] = dict(state.variables)
         if state.is_users:
             own = {**self._by_name, **own, **self._resolved(state.globals)}
-            variables = _CellVariables(self._names)
-        variables.update(self._resolved(state.variables) if state.is_users else state.variables)
+            variables = _CellVariables(self._names, self._resolved(variables))
         made = _frame(code, own, variables, self._node)
         return TracebackType(following, made, made.f_lasti if lasti is None else lasti, frame.line)
 
@@ -110,8 +109,8 @@ class TracebackMaker:
 class _CellVariables(dict[str, Any]):
     """The variables of a cell: those that it names as they were on its node, all others as they are in the notebook."""
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, names: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+        super().__init__(own)
         self._names = names
 
     def __missing__(self, name: str) -> Any:

@@ -14,7 +14,7 @@ from skyward.config import load
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options import parse_cell, parse_words, split_line
+from skyward_jupyter.options import parse_cell, parse_words
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
 from skyward_jupyter.progress import Progress, meter
@@ -24,7 +24,7 @@ from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
 from skyward_jupyter.tracebacks import Tracebacks
 from skyward_jupyter.traits import ConfiguredMagics
-from skyward_jupyter.underline import underlined
+from skyward_jupyter.underline import split_line, underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class SkyMagics(ConfiguredMagics):
         return self._runner.run(cell, options, settings)
 
     def _command(self, line: str) -> Any:
-        words = split_line(line)
+        with underlined("%sky", line):
+            words = split_line(line)
         if not words:
             raise UsageError(
                 f"%sky takes a subcommand: {', '.join(COMMANDS)}; "

@@ -16,7 +16,7 @@ import pickle
 import reprlib
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
@@ -89,7 +89,7 @@ class NodeValue:
         pickled: the value itself, where it may be had at the client.
     """
 
-    __slots__ = ("__attributes", "__kind", "__node", "__pickled", "__text")
+    __slots__ = ("__dict__", "__kind", "__node", "__pickled", "__text")
 
     def __init__(
         self, kind: str, text: str, node: int, attributes: Mapping[str, Any] | None = None, pickled: bytes = b""
@@ -98,22 +98,15 @@ class NodeValue:
         self.__kind = kind
         self.__text = text
         self.__node = node
-        self.__attributes = dict(attributes or {})
+        self.__dict__.update(attributes or {})
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__attributes[name]
-        except KeyError:
-            pass
         raise AttributeError(
             f"This {self.__kind} stayed on node {self.__node}: its attribute {name!r} has not been sent."
         )
 
-    def __dir__(self) -> list[str]:
-        return sorted(self.__attributes)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrive, (self.__kind, self.__text, self.__node, self.__attributes, self.__pickled)
+        return _arrive, (self.__kind, self.__text, self.__node, self.__dict__, self.__pickled)
 
     def __repr__(self) -> str:
         said = f": {self.__text}" if self.__text else ""
@@ -169,7 +162,7 @@ class FrameState:
         module: name of its module.
         is_users: whether its globals are the variables of the cell.
         variables: its local variables; of the cell's own code, the variables of the cell.
-        globals: of a function of the notebook, the global variables that it names.
+        globals: the global variables that a function names; of a library, without functions, classes and modules.
     """
 
     code: FrameCode
@@ -220,7 +213,8 @@ class FrameRecorder:
             variables = dict(self._namespace) if is_users else {}
         else:
             variables = dict(frame.f_locals)
-            used = {name: self._namespace[name] for name in _names(code) if is_users and name in self._namespace}
+            named = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
+            used = {name: value for name, value in named.items() if is_users or not isinstance(value, _FUNCTIONS)}
         return FrameState(
             self._code(frame, traceback.tb_lineno),
             traceback.tb_lasti,
@@ -313,14 +307,6 @@ class FrameRecorder:
             own = _attributes(value)
             attributes = {name: self._value(own[name], depth + 1) for name in list(own)[:_MAX_ITEMS]}
         return NodeValue(_name(type(value)), text, self._node, attributes, _pickled_array(value))
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """The global names that `code` uses, and the code of functions inside it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 def _is_plain(value: object) -> bool:

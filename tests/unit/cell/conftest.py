@@ -1,6 +1,7 @@
 """A notebook in this process, whose `%%sky` cells run in a namespace of their own, as they do on a node."""
 
 import sys
+import traceback
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -26,6 +27,12 @@ def _arriving(elements: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
         except StopIteration as end:
             return travel(end.value)
         yield travel(element)
+
+
+def frames_of_cell(error: BaseException) -> list[traceback.FrameSummary]:
+    """What the traceback of `error` shows of a cell and of functions of the notebook."""
+    stack = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in stack if frame.filename.startswith("<")]
 
 
 class Notebook:

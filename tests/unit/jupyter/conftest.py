@@ -2,6 +2,7 @@
 
 import atexit
 import io
+import linecache
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -145,8 +146,10 @@ class FakeCompute:
 
         def call() -> Any:
             caught = io.StringIO()
+            lines = dict(linecache.cache)
             with redirect_stdout(caught):
                 value = pending.fn(*pending.args, **pending.kwargs)
+            linecache.cache.update(lines)  # a node has a cache of its own
             sink.output(0, "stdout", caught.getvalue())
             return [value] * self.nodes.min if on == "all" else value
 
@@ -179,12 +182,13 @@ class Ran:
     error: BaseException | None
     result: Any = None
     displays: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
 
     @property
     def shown_error(self) -> str:
         """What IPython shows of the error."""
-        assert self.error is not None, self.out
-        return "\n".join(self.error._render_traceback_())  # type: ignore[attr-defined]  # ours have it
+        (shown,) = self.shown
+        return shown
 
 
 class Notebook:
@@ -197,17 +201,20 @@ class Notebook:
     def __call__(self, source: str) -> Ran:
         """Run one cell."""
         displays: list[str] = []
-        publish = self.shell.display_pub.publish
+        shown: list[str] = []
+        shell: Any = self.shell
+        publish, show = self.shell.display_pub.publish, shell._showtraceback
         self.shell.display_pub.publish = lambda data, *_, **__: displays.append(data["text/plain"])  # type: ignore[method-assign]
+        shell._showtraceback = lambda _, __, parts: shown.append("\n".join(parts))
         out, err = io.StringIO(), io.StringIO()
         try:
             with redirect_stdout(out), redirect_stderr(err):
-                shell: Any = self.shell
                 ran = shell.run_cell(source, store_history=True)
         finally:
             self.shell.display_pub.publish = publish  # type: ignore[method-assign]
+            shell._showtraceback = show
         error = ran.error_in_exec or ran.error_before_exec
-        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays)
+        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays, shown)
 
     def __getitem__(self, name: str) -> Any:
         return self.shell.user_ns[name]
