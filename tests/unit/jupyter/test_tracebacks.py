@@ -201,6 +201,18 @@ def test_an_error_in_a_stream_and_under_map(notebook: Notebook) -> None:
     assert "----> 7 1 / xs\n" in ran.shown_error
 
 
+def test_the_node_is_told_once(notebook: Notebook) -> None:
+    notebook("%sky up --nodes 2")
+    assert notebook("%%sky\n1 / 0").shown_error.splitlines()[-1] == "Raised on node 0."
+    ran = notebook("%%sky\nyield 1\n1 / 0")
+    assert ran.shown_error.splitlines()[-1] == "Raised on node 0."
+    assert "Raised" not in notebook("%%sky\nimport sys\nsys.exit(1)").shown_error
+    notebook.magics.footer = True
+    ran = notebook("%%sky\n1 / 0")
+    assert ran.displays[-1].startswith("node 0, ")
+    assert "Raised" not in ran.shown_error
+
+
 def test_unloading_leaves_the_shell_as_it_was(notebook: Notebook) -> None:
     assert "showtraceback" in vars(notebook.shell)
     notebook.magics.tracebacks.remove()
