@@ -1,6 +1,7 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
@@ -10,18 +11,32 @@ from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest, Together
 from skyward.worker.missing import pip_name
+from skyward.worker.program import VALUE
 from skyward_jupyter.failures import listed
 from skyward_jupyter.frames import TracebackMaker
-from skyward_jupyter.kept import KeptValue, module_here
+from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
 
-__all__ = ["apply_result", "apply_results", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
 
-_LAST_FORMS = frozenset({"dict", "set", "state"})
+_LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
 """Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
 
 
-def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be said and shown of a cell whose names are bound.
+
+    Attributes:
+        notices: one sentence for each value that did not come back, or that cannot be opened here.
+        value: that of its last expression; for several runs the list of them; None if there is none.
+    """
+
+    notices: list[str]
+    value: Any = None
+
+
+def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> Outcome:
     """Bind, change and unbind names in `user_ns` as the cell did on its node.
 
     Args:
@@ -29,35 +44,30 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         user_ns: the names of the notebook.
         originals: the objects that the cell took along.
 
-    Returns:
-        One sentence for each value that did not come back, or that cannot be opened here.
-
     Raises:
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result, originals)
     values = home.values()
+    value = home.value(values)
     user_ns.update(home.namesakes(values))
     user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result])]
+    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
-    return notices
+    return Outcome(notices, value)
 
 
-def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> list[str]:
+def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Outcome:
     """Bind what several runs of one cell left behind: each name becomes the list of its values, in order of the runs.
 
     Imports, functions and classes are bound once. Where a run failed, the lists have its exception. A run that did not
     bind a name has None there. What a cell changed without assigning to it stays as it is here, which is said.
-
-    Returns:
-        One sentence for each value that did not come back, or that cannot be opened here.
 
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
@@ -65,6 +75,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
     homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]
+    values = [home.value(row) for home, row in zip(homes, rows, strict=True)]
     notices: list[str] = []
     for home in homes:
         home.bind_the_rest()
@@ -75,7 +86,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
             user_ns[name] = next(row[name] for row in rows if name in row)
         else:
             user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
-    notices += [*_stayed(results, user_ns), *_changed(results, bound)]
+    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -84,7 +95,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
         kept = f"; the values of the other {rest} are in the lists" if rest else ""
         notices.append(f"{len(failed)} of {len(results)} runs failed{kept}.")
         raise _with_notes(failed[0], notices)
-    return notices
+    return Outcome(notices, values if any(value is not None for value in values) else None)
 
 
 def stream_items(
@@ -96,7 +107,7 @@ def stream_items(
         items: what `stream_cell` yields, and returns at its end.
         user_ns: the names of the notebook.
         originals: the objects that the cell took along.
-        notify: takes the sentences that `apply_result` returns.
+        notify: takes what is to be said in the end.
 
     Raises:
         BaseException: what the cell raised, after its last element.
@@ -109,7 +120,7 @@ def stream_items(
             result: CellResult = end.value
             break
         yield _opened(item, side) if isinstance(item, Packed) else item
-    for notice in apply_result(result, user_ns, originals):
+    for notice in apply_result(result, user_ns, originals).notices:
         notify(notice)
 
 
@@ -144,6 +155,17 @@ class _Home:
         found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
         together = self._harvest.together
         return found if together is None else found | self._opened_together(together)
+
+    def value(self, values: dict[str, Any]) -> Any:
+        """That of the last expression, taken out of `values`; a `StayedBehind` if it did not come."""
+        name = self._harvest.value
+        if not name:
+            return None
+        if name in self._harvest.failed:
+            return StayedBehind(self._harvest.failed[name])
+        if name == VALUE:
+            return values.pop(VALUE, None)
+        return values.get(name, self._user_ns.get(name))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
@@ -203,7 +225,7 @@ class _Home:
 
     def _noted(self, name: str, value: Any) -> Any:
         """`value`; a sentence says if it could not be opened."""
-        if isinstance(value, KeptValue) and name not in self._result.definitions:
+        if isinstance(value, KeptValue) and name not in (*self._result.definitions, VALUE):
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
@@ -230,7 +252,8 @@ def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[s
     nodes: dict[tuple[str, str], list[int]] = {}
     for result in results:
         for name, reason in result.harvest.failed.items():
-            nodes.setdefault((name, reason), []).append(result.node)
+            if name != VALUE:  # `_` and `Out` say it
+                nodes.setdefault((name, reason), []).append(result.node)
     return [
         f"{name} did not come back from {listed(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
         for (name, reason), ranks in nodes.items()
@@ -263,6 +286,19 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
         f"{'it is' if len(nodes) == 1 else 'they are'} as before. Assign the value in the cell to have the list of "
         f"all copies: `{first} = {first}`."
     ]
+
+
+def _surroundings(results: Sequence[CellResult]) -> list[str]:
+    """One sentence about what the cell changed beside its variables."""
+    nodes: dict[str, list[int]] = {}
+    for result in results:
+        for what in result.harvest.surroundings:
+            nodes.setdefault(what, []).append(result.node)
+    if not nodes:
+        return []
+    ranks = sorted({rank for each in nodes.values() for rank in each})
+    are = "it is" if len(nodes) == 1 else "they are"
+    return [f"The cell changed {_listed(list(nodes))} on {listed(ranks)}; here {are} as before."]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,17 +12,14 @@ from skyward.worker.harvest import Harvest
 from skyward_jupyter.failures import listed, tell_the_others, tell_where
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
-from skyward_jupyter.results import apply_result, apply_results, stream_items
+from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skyward.control.run import Run
 
-__all__ = ["MAP_VALUE", "SentCell", "Shape"]
-
-MAP_VALUE = "__skyward_value__"
-"""What a cell under `--map` assigns its last expression to, so that it comes back like a variable."""
+__all__ = ["SentCell", "Shape"]
 
 type Shape = Literal["single", "all", "map"]
 """One run on one node, one run on all nodes, or one run for each element."""
@@ -76,8 +73,8 @@ class SentCell:
         finally:
             self.finish()
 
-    def collect(self) -> list[Any] | None:
-        """Bind in the notebook what the cell left behind; the list of the last expressions of a cell under `--map`.
+    def collect(self) -> Any:
+        """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
 
         Raises:
             TaskError: it did not end by itself.
@@ -85,18 +82,12 @@ class SentCell:
         """
         self.finish()
         try:
-            notices = self._apply()
-            values: list[Any] = self.user_ns.pop(MAP_VALUE, [])
+            outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
-        except BaseException as error:
-            _hide_assignment(error)
-            raise
-        finally:
-            self.user_ns.pop(MAP_VALUE, None)
-        for notice in notices:
-            self.notify(notice.replace(MAP_VALUE, "The last expression"))
-        return values if any(value is not None for value in values) else None
+        for notice in outcome.notices:
+            self.notify(notice)
+        return outcome.value
 
     def stop(self, grace: float) -> str:
         """Stop the work; wait up to `grace` seconds for the nodes to have stopped. A sentence on how it went."""
@@ -115,7 +106,7 @@ class SentCell:
         ranks = _ranks(stopping)
         return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
 
-    def _apply(self) -> list[str]:
+    def _apply(self) -> Outcome:
         match self.shape:
             case "single":
                 result = self.runs[0].future.result()
@@ -145,13 +136,6 @@ def _result(run: "Run[CellResult]") -> CellResult:
         return run.future.result()
     except TaskError as error:
         return CellResult(Harvest(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
-
-
-def _hide_assignment(error: BaseException) -> None:
-    """Show the source line of a last expression as the user wrote it."""
-    hidden = f"{MAP_VALUE} = "
-    if hasattr(error, "__notes__"):
-        error.__notes__ = [note.replace(hidden, "") for note in error.__notes__]
 
 
 def _ranks(runs: "Iterable[Run[Any]]") -> list[int]:

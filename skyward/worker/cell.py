@@ -12,7 +12,7 @@ import linecache
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
@@ -30,9 +30,10 @@ from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
-from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
+from skyward.worker.surroundings import Surroundings
 
 __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 
@@ -63,6 +64,7 @@ class CellRequest:
         run: names this run of the cell, on however many nodes.
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
+        shows: whether the last expression is displayed.
     """
 
     source: str
@@ -78,6 +80,7 @@ class CellRequest:
     run: str = ""
     definitions: tuple[str, ...] = ()
     in_place: bool = True
+    shows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class _Cell:
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
+        self._surroundings: Surroundings | None = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -161,12 +165,14 @@ class _Cell:
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
-        if request.sources is not None:
-            install(request.sources.unpack())
+        bundle = None if request.sources is None else request.sources.unpack()
+        if bundle is not None:
+            install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
         self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
+        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         return program
 
     def execute(self, program: Program) -> None:
@@ -176,7 +182,7 @@ class _Cell:
         else:
             exec(program.body, self.namespace)
             if program.last is not None:
-                self._show(eval(program.last, self.namespace))
+                self._conclude(eval(program.last, self.namespace))
         figures.show_figures(self._figures, self._last)
 
     async def _awaited(self, program: Program) -> None:
@@ -186,7 +192,7 @@ class _Cell:
                 if code.co_flags & inspect.CO_COROUTINE:
                     value = await value
                 if code is program.last:
-                    self._show(value)
+                    self._conclude(value)
 
     def elements(self, program: Program) -> Iterator[Any]:
         """What the cell yields."""
@@ -221,6 +227,8 @@ class _Cell:
             limit=request.limit,
             in_place=request.in_place,
         )
+        if self._surroundings is not None:
+            found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
             return CellResult(found, None, self.node, request.definitions)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
@@ -233,6 +241,13 @@ class _Cell:
         if self._task is not None:
             self._task.raised = failure.type_name
         return CellResult(found, failure, self.node, request.definitions)
+
+    def _conclude(self, value: Any) -> None:
+        """Take `value` as that of the last expression."""
+        if value is not None:
+            self.namespace[VALUE] = value
+        if self.request.shows:
+            self._show(value)
 
     def _show(self, value: Any) -> None:
         if value is not None:

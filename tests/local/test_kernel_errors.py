@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import pexpect
+import pexpect  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from tests.local.kernel import Cell, Kernel, started
@@ -180,7 +180,7 @@ def test_nbconvert_stops_at_the_cell_and_shows_its_error(tmp_path: Path, source:
     cells = [nbformat.v4.new_code_cell(each) for each in ("%load_ext skyward", source, "print('not reached')")]
     path = tmp_path / "fails.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--stdout", path]
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--stdout", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 1
     shown = re.sub(r"\x1b\[[\d;]*m", "", done.stderr)
