@@ -270,11 +270,14 @@ class FrameRecorder:
     def _value(self, value: object, depth: int) -> Any:
         """Return what is sent of a value."""
         kind = type(value)
+        plain = _is_plain(value)
+        if plain and not isinstance(value, (str, bytes)):
+            return value
         self._left -= 16
         if self._left <= 0 or clock.monotonic() > self._until:
             return NodeValue(_name(kind), "", self._node)
-        if _is_plain(value):
-            self._left -= len(value) if isinstance(value, (str, bytes)) else 0
+        if plain:
+            self._left -= len(value)  # type: ignore[arg-type]  # a string
             return value
         if kind in _CONTAINERS and depth < _MAX_DEPTH:
             found = self._container(value, depth)
