@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from IPython.core.getipython import get_ipython
+from skyward_jupyter.tracebacks import with_cell_names
 
 if TYPE_CHECKING:
     from skyward.wire.failure import Failure, Frame
@@ -49,22 +49,12 @@ def _told(kind: "Sequence[tuple[int, Failure]]", known: "tuple[Frame, ...]") -> 
     """What is told of errors that are alike, where the reader has seen the frames `known`."""
     _, failure = kind[0]
     if _frames(failure) != known:
-        yield _rendered(failure)
+        yield with_cell_names(failure.render())
         if len(kind) > 1:
             yield _same(kind[1:])
     else:
         name = failure.type_name.rpartition(".")[2]
         yield f"{_where(kind).capitalize()}: {name}: {failure.message}"
-
-
-def _rendered(failure: "Failure") -> str:
-    """The traceback as text, with cells named as IPython names them."""
-    text, shell = failure.render(), get_ipython()
-    for filename in {frame.filename for link in failure.chain for frame in link.frames}:
-        label = None if shell is None else shell.compile.format_code_name(filename)
-        if label is not None:
-            text = text.replace(f'File "{filename}", line ', f"{' '.join(label)}, line ")
-    return text
 
 
 def _same(kind: "Sequence[tuple[int, Failure]]") -> str:

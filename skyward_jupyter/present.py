@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from skyward.errors import IllegalMoveError, RemoteError, RemoteTraceback, SkywardError, TaskError
+from skyward_jupyter.tracebacks import with_cell_names
 
 __all__ = ["interrupted", "presented", "reworded", "stated"]
 
@@ -60,7 +61,7 @@ def _lines(error: BaseException) -> list[str] | None:
     if isinstance(error, SkywardError) and not isinstance(error, RemoteError):
         return [f"{type(error).__name__}: {error}", *notes]
     if isinstance(error.__cause__, RemoteTraceback):  # of a task that ended without the result of its cell
-        return [*error.__cause__.text.splitlines(), *notes]
+        return [*with_cell_names(error.__cause__.text).splitlines(), *notes]
     return None
 
 

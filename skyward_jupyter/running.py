@@ -140,7 +140,7 @@ class CellRunner:
     def _named(self, source: str, first_line: int) -> str:
         """The file name that IPython has for the source of a cell, by which it finds its lines and its number."""
         number, text = self._cell_number(), "\n" * (first_line - 1) + source
-        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number}\0{text}")
+        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
         return name
 
     def _cell_number(self) -> int:

@@ -4,14 +4,19 @@ IPython takes what it shows from the traceback of an exception, in any mode (`%x
 So the exception has the right traceback when IPython looks: that of the node, below the frames of the user.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from IPython.core.getipython import get_ipython
+
 from skyward_jupyter.frames import is_of_node
 
-__all__ = ["Tracebacks", "as_of_the_cell"]
+__all__ = ["Tracebacks", "as_of_the_cell", "with_cell_names"]
+
+_FILE = re.compile(r'File "([^"\n]+)", line ')
 
 _OF_THE_CELL = "__skyward_of_the_cell__"
 """The attribute of an exception that the text of a cell has, before any of it ran."""
@@ -21,6 +26,17 @@ def as_of_the_cell[E: SyntaxError](error: E) -> E:
     """Return `error` marked as one of the text of a cell: it is shown without a traceback, as IPython does."""
     error.__dict__[_OF_THE_CELL] = True
     return error
+
+
+def with_cell_names(text: str) -> str:
+    """Return the text of a traceback with cells named as IPython names them: `Cell In[3], line 5`."""
+    shell: Any = get_ipython()
+
+    def named(found: re.Match[str]) -> str:
+        label = None if shell is None else shell.compile.format_code_name(found[1])
+        return found[0] if label is None else f"{' '.join(label)}, line "
+
+    return _FILE.sub(named, text)
 
 
 class Tracebacks:
@@ -41,10 +57,10 @@ class Tracebacks:
         if error is None:
             error = getattr(sys, "last_exc", None)
         for each in _chain(error):
-            each.__traceback__ = shown_traceback(each)
+            BaseException.with_traceback(each, shown_traceback(each))  # its own attributes may refuse to be set
         if exc_tuple is not None and error is not None:
             exc_tuple = type(error), error, error.__traceback__
-        if getattr(error, _OF_THE_CELL, False):
+        if isinstance(error, SyntaxError) and _OF_THE_CELL in error.__dict__:
             options["running_compiled_code"] = False
         self._show(exc_tuple, *args, **options)
 

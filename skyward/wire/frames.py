@@ -18,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from tokenize import TokenError
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
@@ -66,6 +67,9 @@ _ATOMS = frozenset(
 """Types whose values travel as they are."""
 
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
+
+_HIDES = frozenset({"__tracebackhide__", "__debuggerskip__"})
+"""Variables by which a frame is left out of tracebacks, or by debuggers."""
 
 _FUNCTIONS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 
@@ -192,17 +196,23 @@ class FrameRecorder:
         self._until = clock.monotonic() + _SECONDS
         self._repr = _ShortRepr()
 
-    def record(self, tracebacks: list[TracebackType]) -> list[FrameState]:
-        """Return what the frames of a traceback were at.
+    def record(self, tracebacks: list[TracebackType]) -> list[FrameState | None]:
+        """Return what the frames of a traceback were at; None for one that cannot be looked at.
 
         The user's own frames are looked at first, then those of libraries, each from where it was raised outwards.
         """
         order = sorted(range(len(tracebacks)), key=lambda place: (not self._is_users(tracebacks[place]), -place))
-        states = {place: self._state(tracebacks[place]) for place in order}
+        states = {place: self._state_or_nothing(tracebacks[place]) for place in order}
         return [states[place] for place in range(len(tracebacks))]
 
     def _is_users(self, traceback: TracebackType) -> bool:
         return traceback.tb_frame.f_globals is self._namespace
+
+    def _state_or_nothing(self, traceback: TracebackType) -> FrameState | None:
+        try:
+            return self._state(traceback)
+        except Exception:  # of an odd mapping of variables, or source: the result must not be lost with it
+            return None
 
     def _state(self, traceback: TracebackType) -> FrameState:
         frame, is_users = traceback.tb_frame, self._is_users(traceback)
@@ -251,7 +261,7 @@ class FrameRecorder:
         if code.co_name != "<module>":
             try:
                 block = inspect.getblock(lines[code.co_firstlineno - 1 :])
-            except (SyntaxError, IndentationError):  # the file has changed since it was imported
+            except (SyntaxError, TokenError):  # the file has changed since it was imported
                 block = []
             if len(block) <= _LONGEST_BLOCK:
                 return code.co_firstlineno, block
@@ -263,7 +273,7 @@ class FrameRecorder:
     def _sendable(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         found = {}
         for name in list(variables)[:_MAX_NAMES]:
-            if not name.startswith("__"):
+            if not name.startswith("__") or name in _HIDES:
                 found[name] = self._value(variables[name], 0)
         return found
 

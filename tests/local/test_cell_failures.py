@@ -183,3 +183,11 @@ def test_only_the_first_failures_of_a_cell_travel_with_their_variables(notebook:
 
 def _last(error: BaseException) -> Any:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+
+
+def test_a_task_that_ends_without_the_result_of_its_cell_names_the_cell(notebook: Notebook) -> None:
+    ran = notebook("%%sky\nraise GeneratorExit")
+    lines = ran.shown_error.splitlines()
+    assert lines[1] == "  Cell In[2], line 2, in <module>"
+    assert "The cell raised GeneratorExit on node" in str(ran.error)
+    assert not [line for line in lines if "skyward_jupyter" in line]
