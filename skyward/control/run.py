@@ -97,8 +97,18 @@ class Run[T]:
         if self.future.done():
             if self.future.cancelled():
                 return "cancelled"
-            return "done" if Future.exception(self.future) is None else "failed"
+            return "failed" if Future.exception(self.future) is not None or self.failed else "done"
         return "running" if any(work.running for work in self._works()) else "queued"
+
+    @property
+    def failed(self) -> int:
+        """Number of its tasks that have failed; a cell that raised has, though its task has a result."""
+        return sum(_has_failed(work) for work in self._works())
+
+    @property
+    def size(self) -> int:
+        """Number of its tasks."""
+        return len(self._works())
 
     @property
     def cost(self) -> float:
@@ -117,3 +127,8 @@ class Run[T]:
         times = [work.seconds for work in self._works()]
         known = [time for time in times if time is not None]
         return max(known) if known and len(known) == len(times) else None
+
+
+def _has_failed(work: Work) -> bool:
+    future = work.future
+    return bool(work.error) or (future.done() and not future.cancelled() and Future.exception(future) is not None)

@@ -313,7 +313,8 @@ class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
     Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "returned"
-    means that it had not started; "lost", that the process it ran in died.
+    means that it had not started; "lost", that the process it ran in died. A "value" with an `error` is a result that
+    carries the exception, as a cell's does: its caller gets the result, and the task counts as failed.
     """
 
     task: int

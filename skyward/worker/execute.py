@@ -112,6 +112,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     try:
         with decoding_for(scope):
             payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
+        raised = own.raised
     except (Interrupted, Stopped):
         outcome, payload = guard.reason or job.stopped or "cancelled", Payload(b"")
     except BaseException as error:
