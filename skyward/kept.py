@@ -97,13 +97,25 @@ def kept_value(keys: tuple[str, ...], name: str) -> Any:
     return Kept.of(keys, name) if here is None else here.get(keys, name)
 
 
-_noted: "ContextVar[dict[int, Kept[Any]] | None]" = ContextVar("skyward_noted_handles", default=None)
+class Noted(Protocol):
+    """A handle, at home or on a node."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of what it stands for."""
+
+    @property
+    def name(self) -> str:
+        """What that is called."""
+
+
+_noted: "ContextVar[dict[int, Any] | None]" = ContextVar("skyward_noted_handles", default=None)
 
 
 @contextmanager
-def noting() -> "Iterator[dict[int, Kept[Any]]]":
+def noting() -> Iterator[dict[int, Any]]:
     """Note the handles that are pickled meanwhile, by their identity."""
-    found: dict[int, Kept[Any]] = {}
+    found: dict[int, Any] = {}
     token = _noted.set(found)
     try:
         yield found
@@ -111,7 +123,7 @@ def noting() -> "Iterator[dict[int, Kept[Any]]]":
         _noted.reset(token)
 
 
-def noted(handles: "Iterable[Kept[Any]]") -> None:
+def noted(handles: Iterable[Noted]) -> None:
     """Note handles that are part of what is pickled, in a form that was made before."""
     found = _noted.get()
     if found is not None:
@@ -156,6 +168,11 @@ class Kept[T]:
                 f"{len(nodes)} nodes."
             )
         return cls.of(sorted(entries, key=lambda key: entries[key].node), handles[0].name)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the nodes number it by."""
+        return tuple(part.entry.key for part in self._parts)
 
     @property
     def entries(self) -> "tuple[KeptEntry, ...]":
@@ -240,7 +257,7 @@ class Kept[T]:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         noted([self])
-        return kept_value, (tuple(part.entry.key for part in self._parts), self.name)
+        return kept_value, (self.keys, self.name)
 
     def __copy__(self) -> Self:
         return self

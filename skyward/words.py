@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-__all__ = ["joined", "nodes_text", "size_text"]
+__all__ = ["asked_to_stop", "joined", "nodes_text", "size_text"]
 
 
 def joined(words: Iterable[str]) -> str:
@@ -14,6 +14,12 @@ def joined(words: Iterable[str]) -> str:
 def nodes_text(ranks: Collection[int]) -> str:
     """Return the nodes of these ranks as a sentence names them: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
     return f"node{'s' * (len(ranks) > 1)} {joined(map(str, sorted(ranks)))}" if ranks else ""
+
+
+def asked_to_stop(ranks: Collection[int]) -> str:
+    """Return the sentence, without its full stop, about nodes that were told to stop work and have not said so yet."""
+    was, has = ("was", "has") if len(ranks) == 1 else ("were", "have")
+    return f"{nodes_text(ranks)} {was} asked to stop the work, and {has} not confirmed it yet"
 
 
 def size_text(nbytes: float) -> str:

@@ -21,8 +21,8 @@ class Originals:
         """The objects at `places`: the number of a pickle, and that of an object in it."""
         return [self._part(part)[number] for part, number in places]
 
-    def forget(self) -> None:
-        """Let go of the objects, which have taken over what there was."""
+    def release(self) -> None:
+        """Keep nothing alive any more: the cell is over."""
         self._memos = ()
         self._objects.clear()
 

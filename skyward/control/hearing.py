@@ -14,10 +14,10 @@ from skyward.console import ConsoleSink
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.log import Log
-from skyward.control.work import Arrived, Work
+from skyward.control.work import Arrived, Work, handles_in
 from skyward.errors import RemoteError, TooLargeError
 from skyward.link.bulk import NodeFullError
-from skyward.wire.failure import capture_failure
+from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.messages import (
     Blob,
     Cancel,
@@ -201,7 +201,7 @@ class Hearing:
         if isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload])):
             self._spawn(self._fetch_result(node, event, blobs_of([payload])))
         else:
-            self._ended(node, event, Arrived(payload), work)
+            self._ended(node, event, Arrived(payload, kept=handles_in(payload)), work)
 
     def _too_late(self, node: "Node", event: Finished) -> Finished:
         """Return the end of a task that ran past its timeout: what it returned or raised after that is dropped."""
@@ -223,15 +223,29 @@ class Hearing:
         except Exception as error:
             event, arrived = replace(event, outcome="error", error="RemoteError"), _not_brought(error)
         else:
-            arrived = Arrived(event.payload, fetched)
+            arrived = Arrived(event.payload, fetched, handles_in(event.payload))
         node.tell(Drop(tuple(blob.key for blob in blobs)))
         self._ended(node, event, arrived, self.works.get(event.task))
 
     def _ended(self, node: "Node", event: Finished, arrived: Arrived, work: Work | None) -> None:
+        retry = ""
         if work is not None:
             work.seconds, work.error = event.seconds, event.error
             self.arrived[event.task] = arrived
-        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
+            if event.outcome == "error" and work.retries.times:
+                retry = _covered(work, arrived)
+        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
+
+
+def _covered(work: Work, arrived: Arrived) -> str:
+    """What a task has raised, where its retries cover that; empty otherwise."""
+    try:
+        failure = arrived.decode()
+        if isinstance(failure, Failure) and work.retries.covers(failure.rebuild()):
+            return f"it raised {failure.type_name}: {failure.message}"
+    except BaseException as error:  # of the class of the exception: it must not end the loop
+        _logger.debug("what %s() raised could not be looked at: %r", work.code.name, error)
+    return ""
 
 
 def _not_brought(error: Exception) -> Arrived:

@@ -46,6 +46,7 @@ class Submitted:
         target: the rank they must run on.
         replayable: they may run again from the start.
         needs: what each of them asks of its node.
+        retries: how often each may run again after it has raised.
         kept: keys of the values that their target keeps and they use: they end with that node.
         blobs: by task, the sizes by key of the blobs that it must have on its node; tasks without any are left out.
     """
@@ -54,6 +55,7 @@ class Submitted:
     target: int | None = None
     replayable: bool = True
     needs: Needs = NOTHING
+    retries: int = 0
     kept: tuple[str, ...] = ()
     blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
 
@@ -63,13 +65,17 @@ class Broadcast:
     """One task on every node there is, and on those that join while any of them runs.
 
     The nodes there are at the start share the data among them; those that join later find their share empty. Where
-    there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out. Where it uses
-    values that nodes keep, by the keys `kept`, these nodes alone take part, of the ranks `among`, and each part ends
-    with its node.
+    there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out.
+
+    Attributes:
+        retries: as in `Submitted`.
+        kept: keys of values that nodes keep and it uses: only the nodes of `among` take part, and each part ends with
+            its node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
+    retries: int = 0
     kept: tuple[str, ...] = ()
     among: frozenset[int] = frozenset()
 
@@ -159,12 +165,18 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A node is done with a task. `seconds` is how long it ran."""
+    """A node is done with a task.
+
+    Attributes:
+        seconds: how long it ran.
+        retry: what it raised, where it asked to be run again after that; empty otherwise.
+    """
 
     task: int
     rank: int
     outcome: Literal["value", "error", "timeout", "cancelled", "returned", "lost"]
     seconds: float
+    retry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +220,11 @@ type Message = (
 )
 
 type Outcome = Literal[
-    "value", "error", "timeout", "cancelled", "lost", "unkept", "unfit", "abandoned", "unfunded", "stuck"
+    "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "unfit", "abandoned", "unfunded", "stuck"
 ]
-"""How a task ends. "unkept": its node was lost, with a value there that it uses. "unfit": no node could ever hold it.
-"abandoned" and "unfunded": the nodes that it waited for cannot be had, or paid. "stuck": streams hold the slots that it
-waited for, until it ends."""
+"""How a task ends. "raised": with a result that carries the exception of a cell. "unkept": its node was lost, with a
+value there that it uses. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for
+cannot be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
 
 
 # Effects.
@@ -247,7 +259,9 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """A task waits again, because the node that ran it, or its process there, was lost. `retries`: how often so far."""
+    """A task waits again, because the node that ran it, or its process there, was lost, or because it raised what its
+    retries cover. `retries`: how often so far.
+    """
 
     task: int
     rank: int

@@ -12,21 +12,28 @@ __all__ = ["BroadcastRecord", "TaskRecord"]
 class TaskRecord:
     """One task: what it asks for, where it was sent, and what has become of it so far.
 
-    `bound`: it uses what its target keeps, and ends with that node. `blobs`: sizes of its data by key. `overtaken`: how
-    many tasks behind it were sent before it.
+    Attributes:
+        retries: how often it may run again after it has raised.
+        blobs: sizes of its data by key.
+        bound: it uses what its target keeps, and ends with that node.
+        overtaken: how many tasks behind it were sent before it.
+        losses: how often its node, or its process there, was lost.
+        errors: how often it has raised, and was run again.
     """
 
     target: int | None
     replayable: bool
     needs: Needs = NOTHING
+    retries: int = 0
     blobs: Mapping[bytes, int] = field(default_factory=dict)
-    overtaken: int = 0
     bound: bool = False
+    overtaken: int = 0
     node: int | None = None
     started: bool = False
     cancelled: bool = False
     recalled: bool = False
     losses: int = 0
+    errors: int = 0
     attempt: int = 0
     broadcast: int | None = None
     share: tuple[int, int] | None = None
@@ -41,6 +48,7 @@ class BroadcastRecord:
     """
 
     needs: Needs
+    retries: int = 0
     members: set[int] = field(default_factory=set)
     size: int = 0
     given: set[int] = field(default_factory=set)

@@ -44,6 +44,7 @@ __all__ = [
     "Join",
     "Keep",
     "Kept",
+    "KeptRef",
     "Known",
     "Leave",
     "Losses",
@@ -86,11 +87,23 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptRef:
+    """A handle of what nodes keep: the keys of the values, and what they are called."""
+
+    keys: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Payload:
-    """A pickled value: its pickle and the buffers that pickle protocol 5 left out of it, in order."""
+    """A pickled value: its pickle and the buffers that pickle protocol 5 left out of it, in order.
+
+    `kept`: of a result, the handles of kept values that are part of it.
+    """
 
     data: bytes | Blob
     buffers: tuple[bytes | Blob, ...] = ()
+    kept: tuple[KeptRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,7 @@ class Submit:
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
         label: what the client knows the task by; kept for whoever attaches to the pool.
+        values: results of other tasks that its arguments are made of, as those tasks returned them.
     """
 
     task: int
@@ -129,6 +143,7 @@ class Submit:
     timeout: float | None = None
     share: tuple[int, int] | None = None
     label: str = ""
+    values: tuple[Payload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +350,8 @@ class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
     Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "returned"
-    means that it had not started; "lost", that the process it ran in died.
+    means that it had not started; "lost", that the process it ran in died. A "value" with an `error` is a result that
+    carries the exception, as a cell's does: its caller gets the result, and the task counts as failed.
     """
 
     task: int

@@ -12,7 +12,7 @@ import linecache
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
@@ -24,6 +24,7 @@ from skyward.worker import figures
 from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.failing import recorder_for
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
@@ -34,6 +35,7 @@ from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
+from skyward.worker.surroundings import Surroundings
 
 __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 
@@ -122,8 +124,8 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
     return cell.result()
 
 
-def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterator[Any]:
-    """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
+def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
+    """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
     cell = _Cell(request, captured)
     with cell.running():
         try:
@@ -131,10 +133,8 @@ def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterat
             yield from cell.elements(program)
         except _ENDINGS as error:
             leave_if_forked(error)
-            result = cell.result(error)
-        else:
-            result = cell.result()
-    yield result
+            return cell.result(error)
+    return cell.result()
 
 
 class _Cell:
@@ -143,8 +143,8 @@ class _Cell:
     def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
         self.request = request
         self._captured = Captured(request.roots, captured)
-        task = current_task()
-        self.node = 0 if task is None else task.node
+        self._task = current_task()
+        self.node = 0 if self._task is None else self._task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
         shell = NodeShell(self.namespace)
         self.namespace["get_ipython"] = lambda: shell
@@ -153,6 +153,7 @@ class _Cell:
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
+        self._surroundings: Surroundings | None = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -172,14 +173,16 @@ class _Cell:
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
-        if request.sources is not None:
-            install(request.sources.unpack())
+        bundle = None if request.sources is None else request.sources.unpack()
+        if bundle is not None:
+            install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
         find_kept(self.side)
         self._captured.open(self.side, self.node)
         renew_names(self.side)
         self._initial = dict(self.namespace)
+        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         return program
 
     def execute(self, program: Program) -> None:
@@ -237,10 +240,19 @@ class _Cell:
             kept=kept,
         )
         found.failed.update(unkept)
+        if self._surroundings is not None:
+            found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
             return CellResult(found, None, self.node, request.definitions, tuple(kept))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
-        failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
+        failure = capture_failure(
+            error,
+            self.node,
+            lambda value: pack_shared(value, self.side, "the exception").packed,
+            recorder_for(request.run, self.namespace, self.node, request.filename),
+        )
+        if self._task is not None:
+            self._task.raised = failure.type_name
         return CellResult(found, failure, self.node, request.definitions, tuple(kept))
 
     def _conclude(self, value: Any) -> None:

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import KeptLostError, UsageError
-from skyward.kept import kept_value
+from skyward.kept import kept_value, noted
 from skyward.shelf import KeptInfo, Surroundings
 from skyward.wire.messages import Event, ValueKept
 from skyward.wire.payload import Packed, pack
@@ -50,6 +50,7 @@ class KeptHere:
         return self.value
 
     def __reduce__(self) -> tuple[Any, ...]:
+        noted([self])
         return kept_value, (self.keys, self.info.name)
 
     def __repr__(self) -> str:

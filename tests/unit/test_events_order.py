@@ -56,6 +56,10 @@ TASK: Mapping[type[ev.TaskEvent] | None, frozenset[type[ev.TaskEvent]]] = {
 """What may follow what in the life of one task."""
 
 
+def nothing(_: object) -> None:
+    """What a broadcast does with its end."""
+
+
 class NoRecord:
     """Remembers nothing of earlier starts."""
 
@@ -96,7 +100,7 @@ class Observed(World):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
             self.broadcasts[message.broadcast] = BroadcastWork(
-                lambda: self.work(0), lambda _: None, lambda _: None, {}, name="all"
+                lambda: self.work(0), nothing, nothing, nothing, {}, name="all"
             )
         effects = super().tell(message)
         self.observer.told(message, effects, self.now)

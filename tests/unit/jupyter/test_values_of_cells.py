@@ -40,8 +40,8 @@ def test_a_value_that_does_not_come_back_says_why_when_it_is_used(notebook: Note
     ran = notebook("%%sky\nimport threading\nthreading.Lock()")
     assert ran.err == ""
     assert "cannot be pickled" in repr(values(notebook))
-    assert notebook("_.acquire()").shown_error.startswith(
-        "UsageError: this value did not come back from its node: it is of type _thread.lock"
+    assert str(notebook("_.acquire()").error).startswith(
+        "this value did not come back from its node: it is of type _thread.lock"
     )
     notebook("%%sky\nbytes(20 << 20)")
     assert repr(values(notebook)) == (
@@ -76,3 +76,10 @@ def test_the_result_of_a_cell_in_the_background_is_its_value(notebook: Notebook)
     notebook.shell.user_ns["handle"] = notebook("%%sky --noblock\nx = 6\nx * 7").result
     assert notebook("handle.result()").result == 42
     assert values(notebook, "x") == 6
+
+
+def test_a_cell_in_the_background_that_is_over_keeps_no_value_alive(notebook: Notebook) -> None:
+    notebook("import weakref\nclass A: pass\na = A()\nwhether = weakref.ref(a)")
+    notebook.shell.user_ns["handle"] = notebook("%%sky --noblock\nx = a").result
+    notebook("handle.result()\ndel a, x")
+    assert notebook("import gc\n_ = gc.collect()\nwhether() is None").result is True
