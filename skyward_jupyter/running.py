@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from skyward.errors import UsageError
 from skyward.kept import open_with
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from skyward.compute import Compute
     from skyward.control.run import Run
+    from skyward.wire.payload import Packed
     from skyward_jupyter.options import CellOptions
     from skyward_jupyter.settings import Settings
     from skyward_kernel.pools import PoolManager
@@ -63,7 +65,8 @@ class CellRunner:
         self._pools = pools
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
-        open_with(lambda packed: unpack_shared(packed, Side(shell.user_ns, is_home=True)))
+        here = ref(shell)
+        open_with(lambda packed: _opened_in(here(), packed))
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
@@ -293,6 +296,11 @@ class CellRunner:
         formatter: Any = self._shell.display_formatter
         data, metadata = formatter.format(value)
         return data, metadata
+
+
+def _opened_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
+    """A value that was fetched, with the classes of the notebook."""
+    return unpack_shared(packed, Side({} if shell is None else shell.user_ns, is_home=True))
 
 
 def _refuse_stream(options: "CellOptions") -> None:

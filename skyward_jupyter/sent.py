@@ -89,6 +89,8 @@ class SentCell:
             raise reworded(error) from error.__cause__
         finally:
             self.originals.release()
+            for run in self.runs:
+                run.release_kept()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value

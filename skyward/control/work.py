@@ -52,7 +52,7 @@ class Undecoded(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What a node sent, with its blobs; and the handles that are part of it, until it is decoded."""
+    """What a node sent, with its blobs, and the handles of kept values that are part of it."""
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
@@ -211,6 +211,13 @@ class TaskFuture[T](Future[T]):
             self._lent = self._lent or not self._decoded or self._error is not None
             return self._lent
 
+    def release_kept(self) -> None:
+        """Let go of the handles in a result that the caller has taken out of it."""
+        if self.done() and not self.cancelled() and super().exception(0) is None:
+            arrived = super().result(0)
+            if isinstance(arrived, Arrived):
+                arrived.kept.clear()
+
     def _decode(self, arrived: object) -> None:
         """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
         with self._decoding:
@@ -221,8 +228,6 @@ class TaskFuture[T](Future[T]):
                     self._value = arrived.decode_copy()
                 else:
                     self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
-                if isinstance(arrived, Arrived):
-                    arrived.kept.clear()  # the value has them now
             except Exception as error:
                 self._error = RemoteError(
                     f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "

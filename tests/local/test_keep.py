@@ -250,6 +250,25 @@ def test_what_a_failed_task_has_kept_is_freed(nodes: sky.Compute, wait_for: Wait
     wait_for(lambda: not nodes.kept(), "it to be freed")
 
 
+def test_a_future_of_a_handle_as_an_argument_is_the_object(nodes: sky.Compute) -> None:
+    """Without a trip home, and where the object is."""
+    found = [step(load() > nodes) > nodes for _ in range(4)]
+    assert [future.result()[2] for future in found] == [1, 1, 1, 1]
+    shards = load() @ nodes
+    later = step(whole(shards[2]) > nodes) > nodes
+    with pytest.raises(AttributeError, match="lock"):  # of the dict, which came in its place
+        later.result()
+    assert (step(shards[2]) >> nodes)[:1] == (2,)
+
+
+def test_what_a_future_that_nobody_asked_has_is_freed_with_it(nodes: sky.Compute, wait_for: Wait) -> None:
+    future = load() > nodes
+    wait_for(future.done, "the task")
+    assert nodes.kept()
+    del future
+    wait_for(lambda: gc.collect() >= 0 and not nodes.kept(), "it to be freed")
+
+
 def test_a_connection_and_a_generator_go_on_where_they_were(nodes: sky.Compute) -> None:
     @sky.function
     def connect() -> sky.Kept[Any]:

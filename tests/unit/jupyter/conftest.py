@@ -66,6 +66,9 @@ class FakeRun:
     def items(self) -> Any:
         return self._stream
 
+    def release_kept(self) -> None:
+        pass
+
     def cancel(self) -> bool:
         if self.future.done():
             return False
@@ -126,6 +129,9 @@ class FakeCompute:
     def decisions(self) -> list[DecisionEvent]:
         return self.decided
 
+    def kept(self) -> tuple[Any, ...]:
+        return ()
+
     def holds(self, digest: bytes) -> frozenset[int]:
         return frozenset()
 
@@ -139,6 +145,7 @@ class FakeCompute:
                 slots=1,
                 busy=0,
                 metrics=self.metrics.get(rank),
+                kept=(),
             )
             for rank in range(count)
         ]
