@@ -359,12 +359,15 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
         return number
 
     owner_of: dict[int, int] = {}
-    objects = [{} if is_plain(each.value) else each.shared.objects() for each in values]
-    for number, mine in enumerate(objects):
+    known = [(number, each) for number, each in enumerate(values) if not is_plain(each.value)]
+    known.sort(key=lambda pair: pair[1].shared.packed.nbytes)
+    for number, each in known if len(known) > 1 else ():
+        mine = each.shared.objects()
         for key in mine.keys() & owner_of.keys():
             if leader(owner_of[key]) != leader(number) and is_shared_visibly(mine[key][1]):
                 leaders[leader(number)] = leader(owner_of[key])
-        owner_of.update(dict.fromkeys(mine, number))
+        if number != known[-1][0]:
+            owner_of.update(dict.fromkeys(mine, number))
     views: dict[int, View] = {}
     holder = {id(array): number for number, each in enumerate(values) for array in each.shared.arrays}
     for group in shared_views(array for each in values for array in each.shared.arrays):

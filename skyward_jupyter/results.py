@@ -9,7 +9,8 @@ from skyward.wire.contents import Contents, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
-from skyward.worker.harvest import Harvest, Together
+from skyward.worker.harvest import Harvest
+from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.failures import listed

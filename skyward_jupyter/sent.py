@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import SkywardError, TaskError
 from skyward.wire.failure import capture_failure
+from skyward.words import asked_to_stop
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward_jupyter.failures import listed, tell_the_others, tell_where
@@ -72,6 +73,7 @@ class SentCell:
             raise
         finally:
             self.finish()
+            self.originals.release()
 
     def collect(self) -> Any:
         """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
@@ -85,6 +87,8 @@ class SentCell:
             outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
+        finally:
+            self.originals.release()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
@@ -100,9 +104,8 @@ class SentCell:
         except KeyboardInterrupt:  # the user will not wait
             left = {future for future in futures if not future.done()}
         self.finish()
-        if waiting := _ranks(futures[future] for future in left):
-            have = "has" if len(waiting) == 1 else "have"
-            return f"{listed(waiting)} was asked to stop the work, and {have} not confirmed it yet."
+        if waiting := _ranks(run for future, run in futures.items() if future in left):
+            return f"{asked_to_stop(waiting)}."
         ranks = _ranks(stopping)
         return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
 

@@ -22,7 +22,7 @@ type Packing = Callable[[object], Packed]
 type Unpack = Callable[[Packed], Any]
 type MakeTraceback = Callable[[tuple["Frame", ...]], TracebackType | None]
 
-_INTERNAL = ("skyward/worker/", "skyward/wire/")
+_INTERNAL = ("skyward/worker/", "skyward/wire/", "skyward/mapping.py")
 _MAX_FRAMES = 200
 _MAX_RECORDED = 1200
 """Frames of one traceback that travel with what they were at: more than Python's limit of recursion, as it is set."""

@@ -114,6 +114,7 @@ class Submit:
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
         label: what the client knows the task by; kept for whoever attaches to the pool.
+        values: results of other tasks that its arguments are made of, as those tasks returned them.
     """
 
     task: int
@@ -126,6 +127,7 @@ class Submit:
     timeout: float | None = None
     share: tuple[int, int] | None = None
     label: str = ""
+    values: tuple[Payload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
