@@ -1,6 +1,5 @@
 """A task whose result carries an exception: its caller gets the result, and everything else counts it as failed."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,10 +57,13 @@ def test_the_caller_gets_the_result_and_the_record_the_failure(
 def test_the_event_names_the_exception() -> None:
     work, end = ended("ZeroDivisionError")
     found: list[tuple[Any, ...]] = []
-    bus: Any = SimpleNamespace(emit=lambda *event: found.append(event))
-    none: Any = None
-    control: Any = SimpleNamespace(reconciler=SimpleNamespace(book=None))
-    observer = Observer(bus, control, {}, {}, none)
+
+    class Heard(Observer):
+        def __init__(self) -> None:
+            self._told_of = set()
+            self._emit = lambda *event: found.append(event)  # type: ignore[assignment]  # the bus of a pool
+
+    observer = Heard()
     observer.ended(work, end.outcome, end.reason)
     assert found == [(ev.TaskFailed, 7, "cell", 1, 0.5, "ZeroDivisionError", "")]
 
