@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
+from skyward.reporting.screen import screen
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.footer import footer_of
@@ -218,7 +219,7 @@ class CellRunner:
         """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
-            sys.stdout.write(f"{data['text/plain']}\n")
+            screen.put("stdout", f"{data['text/plain']}\n", self)
         elif data:
             self._shell.display_pub.publish(data=data, metadata=metadata)
 
@@ -252,4 +253,4 @@ def _with_value_kept(source: str) -> str:
 
 
 def _notify(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
+    screen.put("stderr", f"{sentence}\n", _notify)
