@@ -66,7 +66,9 @@ class Dispatcher:
             timeout = self._options.default_compute_timeout
         stream = StreamBuffer() if streams else None
         origin = current_origin.get()
-        return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin)
+        return Work(
+            code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin, grace=pending.grace
+        )
 
     def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
         """Send a task to every node.
@@ -87,7 +89,7 @@ class Dispatcher:
         def make() -> Work:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
-            work.origin = template.origin
+            work.origin, work.grace = template.origin, template.grace
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 

@@ -67,6 +67,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         timeout: seconds it may run, or None for the pool's `default_compute_timeout`; for a generator function, None
             for no limit.
         needs: what it asks of the node that it runs on, beside a slot.
+        grace: seconds that it has to end by itself once it is told to stop, and to say what it leaves.
     """
 
     fn: Callable[..., T_co]
@@ -74,6 +75,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     kwargs: dict[str, Any] = field(default_factory=dict)
     timeout: float | None = None
     needs: Needs = NOTHING
+    grace: float = 0.0
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same call, which may run for `seconds`; None for the pool's default."""

@@ -323,7 +323,7 @@ class Node:
             if self.on_code is not None:
                 self.on_code(self, work)
         stream = work.stream is not None
-        self._keep_time(work.task, work.timeout)
+        self._keep_time(work)
         self.tell(
             Submit(
                 work.task,
@@ -336,13 +336,14 @@ class Node:
                 work.timeout,
                 share,
                 "" if work.origin is None else work.origin.label,
+                work.grace,
             )
         )
 
-    def _keep_time(self, task: int, timeout: float | None) -> None:
+    def _keep_time(self, work: Work) -> None:
         if self._deadlines is None:
             self._deadlines = Deadlines(self.terms.slots)
-        self._deadlines.sent(task, timeout, time.monotonic())
+        self._deadlines.sent(work.task, work.timeout, time.monotonic(), work.grace)
         self._watch_deadlines()
 
     def _watch_deadlines(self) -> None:

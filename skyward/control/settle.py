@@ -47,6 +47,8 @@ def settle(
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
+    if outcome in ("cancelled", "timeout") and arrived is not None and arrived.payload.data:
+        work.left = arrived
     if outcome == "cancelled":
         work.future.end_cancelled(f"{work.code.name}() was cancelled{_where(work)}.")
     else:

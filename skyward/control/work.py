@@ -195,6 +195,9 @@ class Work:
         error: name of the type of what it raised, once it has.
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
+        grace: seconds that it has to end by itself when it is to stop; see `wire.messages.Submit`.
+        coming: bytes of what came of it that are on their way here.
+        left: what it left, once it was stopped.
     """
 
     code: PreparedCode
@@ -218,6 +221,9 @@ class Work:
     error: str = ""
     group_limit: float | None = None
     stuck: str = ""
+    grace: float = 0.0
+    coming: int = 0
+    left: Arrived | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -114,6 +114,8 @@ class Submit:
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
         label: what the client knows the task by; kept for whoever attaches to the pool.
+        grace: seconds that it has to end by itself once it is told to stop, and to say what it leaves; 0 for one that
+            leaves nothing.
     """
 
     task: int
@@ -126,6 +128,7 @@ class Submit:
     timeout: float | None = None
     share: tuple[int, int] | None = None
     label: str = ""
+    grace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +313,9 @@ class Need:
 class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
-    Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "returned"
-    means that it had not started; "lost", that the process it ran in died.
+    Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "timeout" and
+    "cancelled" what the task leaves, if it leaves anything; "returned" means that it had not started; "lost", that the
+    process it ran in died.
     """
 
     task: int

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError, PayloadError
@@ -22,6 +23,7 @@ from skyward.wire.payload import Packed
 from skyward.worker import figures
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.execute import Interrupted
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, fingerprints_of, harvest
 from skyward.worker.imports import install
@@ -37,8 +39,8 @@ __all__ = ["CellRequest", "CellResult", "run_cell", "stream_cell"]
 if TYPE_CHECKING:
     from types import FunctionType
 
-_ENDINGS = (Exception, SystemExit, asyncio.CancelledError)
-"""What may end a cell and leave what it has bound; not an interrupt."""
+_ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What may end a cell and leave what it has bound; not an interrupt, for which see `_Cell.stoppable`."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -102,7 +104,10 @@ def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
     with cell.running():
         try:
             program = cell.prepare(captured)
-            cell.execute(program)
+            with cell.stoppable(captured):
+                cell.execute(program)
+        except Interrupted:
+            raise
         except _ENDINGS as error:
             leave_if_forked(error)
             return cell.result(captured, error)
@@ -115,7 +120,10 @@ def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[A
     with cell.running():
         try:
             program = cell.prepare(captured)
-            yield from cell.elements(program)
+            with cell.stoppable(captured):
+                yield from cell.elements(program)
+        except Interrupted:
+            raise
         except _ENDINGS as error:
             leave_if_forked(error)
             result = cell.result(captured, error)
@@ -152,6 +160,23 @@ class _Cell:
                 yield
             finally:
                 figures.close_figures(self._figures)
+
+    @contextmanager
+    def stoppable(self, captured: Mapping[str, Packed]) -> Iterator[None]:
+        """A context in which a cell that is stopped leaves what it has bound by then."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            task = current_task()
+            if task is None or not task.is_stopped:
+                raise  # of the cell's own making
+            stop = error if isinstance(error, Interrupted) else Interrupted()
+            stop.left = partial(self._left, captured)
+            raise stop from None
+
+    def _left(self, captured: Mapping[str, Packed]) -> CellResult:
+        with as_main(self.namespace):
+            return self.result(captured)
 
     def prepare(self, captured: Mapping[str, Packed]) -> Program:
         """Compile the cell and fill its namespace."""

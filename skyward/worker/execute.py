@@ -4,6 +4,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from threading import Lock  # tasks may replace the attributes of the module
+from types import GeneratorType
 from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
@@ -12,7 +13,7 @@ from skyward.wire.arguments import arriving
 from skyward.wire.clock import clock
 from skyward.wire.failure import Failure, Link, capture_failure
 from skyward.wire.flow import cost
-from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Paused, Payload, Yielded
+from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Output, Paused, Payload, Yielded
 from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.wire.pickler import CallScope, decoding_for
 from skyward.wire.stateless import survey
@@ -30,7 +31,18 @@ type Reason = Literal["cancelled", "timeout"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows."""
+    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
+
+    Attributes:
+        left: gives what the task leaves though it was stopped; None for nothing. Called once nothing interrupts any more.
+    """
+
+    left: Callable[[], Any] | None = None
+
+    def take(self) -> Any:
+        """Return what the task leaves, and let go of the task."""
+        left, self.left, self.__traceback__ = self.left, None, None
+        return None if left is None else left()
 
 
 class Guard(Protocol):
@@ -96,7 +108,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     Always returns the last event of the task, whatever the task did.
     """
     submit = job.submit
-    own = TaskContext(submit.task, node, port)
+    own = TaskContext(submit.task, node, port, job)
     context = running.set(own)
     share = current_share.set(submit.share)
     scope = CallScope()
@@ -105,9 +117,10 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     raised = ""
     try:
         with decoding_for(scope):
-            payload = guard.run(lambda: _call(job, port, functions, fetch, scope))
-    except (Interrupted, Stopped):
-        outcome, payload = guard.reason or job.stopped or "cancelled", Payload(b"")
+            try:
+                payload = guard.run(lambda: _call(job, port, functions, fetch, scope))
+            except (Interrupted, Stopped) as stop:
+                outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, submit.task, port)
     except BaseException as error:
         outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
     finally:
@@ -117,6 +130,18 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
         current_share.reset(share)
         running.reset(context)
     return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised)
+
+
+def _left(stop: Interrupted | Stopped, task: int, port: Port) -> Payload:
+    """Return what a stopped task leaves, ready to send; empty where that is nothing, or cannot be sent."""
+    if isinstance(stop, Stopped) or stop.left is None:
+        return Payload(b"")
+    try:
+        return _payload(stop.take(), port, "what the task leaves")
+    except BaseException as error:  # objects of the user, or no memory: the task is stopped all the same
+        why = f"{type(error).__name__}: {error}"
+        port.emit(Output(task, "stderr", f"What had been assigned when the work was stopped cannot be sent: {why}\n"))
+        return Payload(b"")
 
 
 def _failed(
@@ -166,9 +191,29 @@ def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
             payload = _payload(element, port, f"an element of {job.code.name}()")
             job.take_credit(cost(payload), lambda credited: port.emit(Paused(job.submit.task, credited)))
             port.emit(Yielded(job.submit.task, (payload,)))
+    except (Interrupted, Stopped):
+        if job.submit.grace and isinstance(elements, GeneratorType) and elements.gi_suspended:
+            raise _interrupted_at_yield(elements) from None
+        raise
     finally:
         if isinstance(elements, Generator):
             elements.close()
+
+
+def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
+    """Interrupt a generator where it yields, as it would be interrupted anywhere else; how that ended.
+
+    Nobody wants what it yields from then on, but for its last element: one that ends by itself leaves that.
+    """
+    try:
+        last = elements.throw(Interrupted())
+        for last in elements:  # noqa: B007 - the last one is used
+            pass
+    except Interrupted as stop:
+        return stop
+    ended = Interrupted()
+    ended.left = lambda: last
+    return ended
 
 
 def _payload(value: object, port: Port, name: str) -> Payload:
