@@ -26,12 +26,18 @@ class KeptValue:
         reason: why it cannot be opened.
         module: the module that is missing here, if that is why.
         needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
     """
 
     packed: Packed
     reason: str
     module: str | None = None
     needs: frozenset[str] = frozenset()
+    classes: tuple[str, ...] = ()
+    name: str | None = None
+    seeds: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"<value of a node, {self.packed.nbytes:,} bytes: {self.reason}>"
@@ -45,7 +51,7 @@ class KeptValue:
         self._refuse()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_nested, (self.packed,)
+        return open_nested, (self.packed, self.name, self.seeds)
 
     def _refuse(self) -> NoReturn:
         raise MissingModuleError(f"this value cannot be used here: {self.reason}. It can be used in a %%sky cell.")

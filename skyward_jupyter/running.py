@@ -122,10 +122,15 @@ class CellRunner:
     def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
         limit = options.capture_limit or settings.capture_limit
         pool = self._pools.find(options.pool)
-        if pool is None:
-            return capture(code, self._shell.user_ns, limit=limit, map_name=options.map)
-        nodes = [node.rank for node in pool.snapshot().nodes]
-        return capture(code, self._shell.user_ns, limit=limit, holds=pool.holds, nodes=nodes, map_name=options.map)
+        return capture(
+            code,
+            self._shell.user_ns,
+            limit=limit,
+            holds=(lambda _: ()) if pool is None else pool.holds,
+            nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
+            map_name=options.map,
+            in_place=options.on != "all",
+        )
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""
@@ -154,7 +159,7 @@ class CellRunner:
         tape = Tape() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals)
         footed = settings.footer and options.footer and not options.quiet
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import RemoteTraceback, TaskError
@@ -10,6 +10,7 @@ from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward_jupyter.failures import listed, tell_the_others
+from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import apply_result, apply_results, stream_items
 
@@ -37,6 +38,7 @@ class SentCell:
         user_ns: the names of the notebook.
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
+        originals: the objects that the cell took along.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -44,6 +46,7 @@ class SentCell:
     user_ns: dict[str, Any]
     notify: Callable[[str], None]
     finish: Callable[[], object]
+    originals: Originals = field(default_factory=Originals)
 
     @property
     def done(self) -> int:
@@ -62,7 +65,7 @@ class SentCell:
         """
         (run,) = self.runs
         try:
-            yield from stream_items(run.items(), self.user_ns, self.notify)
+            yield from stream_items(run.items(), self.user_ns, self.originals, self.notify)
         except TaskError as error:
             raise reworded(error) from None
         finally:
@@ -110,7 +113,7 @@ class SentCell:
     def _apply(self) -> list[str]:
         match self.shape:
             case "single":
-                return apply_result(self.runs[0].future.result(), self.user_ns)
+                return apply_result(self.runs[0].future.result(), self.user_ns, self.originals)
             case "all":
                 results = self.runs[0].future.result()
             case "map":

@@ -10,22 +10,22 @@ import importlib
 import inspect
 import linecache
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from skyward.errors import MissingModuleError, PayloadError
+from skyward.errors import MissingModuleError
 from skyward.wire.failure import Failure, capture_failure
-from skyward.wire.notebook import Side, pack_shared, unpack_shared
+from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker import figures
+from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
 from skyward.worker.execute import Interrupted
 from skyward.worker.forked import leave_if_forked
-from skyward.worker.harvest import Harvest, fingerprints_of, harvest
+from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
@@ -34,7 +34,7 @@ from skyward.worker.program import SHOW, STREAM, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
 
-__all__ = ["CellRequest", "CellResult", "run_cell", "stream_cell"]
+__all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -52,30 +52,32 @@ class CellRequest:
     Attributes:
         source: the cell as plain Python.
         filename: what its tracebacks call it.
-        outputs: names that come back whether or not their values seem to have changed.
-        touched: names that come back if their values have changed.
+        roots: what each packed value holds.
+        assigned: names that the cell seems to bind.
         only: the only names to bring back; None for all that the cell bound.
         deletes: names that are unbound in the notebook if the cell left them so.
+        incidental: names that the cell binds by the way: nothing is said of those that cannot come back.
         modules: by name in the cell, the modules that the notebook has imported.
-        aliases: names that stand for the same object as another captured name.
         sources: the packed sources of local modules, a mapping of `ModuleSource` by name.
         limit: bytes that may come back.
         run: names this run of the cell, on however many nodes.
         definitions: names bound by an import, a function or a class.
+        in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
     """
 
     source: str
     filename: str = "<sky cell>"
-    outputs: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
+    roots: tuple[tuple[Root, ...], ...] = ()
+    assigned: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
     deletes: tuple[str, ...] = ()
+    incidental: tuple[str, ...] = ()
     modules: Mapping[str, str] | None = None
-    aliases: Mapping[str, str] | None = None
     sources: Packed | None = None
     limit: int = 1 << 30
     run: str = ""
     definitions: tuple[str, ...] = ()
+    in_place: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,48 +97,49 @@ class CellResult:
     definitions: tuple[str, ...] = ()
 
 
-def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
+def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
     """Run the cell of `request` with the values in `captured`; what it left behind.
 
     An exception of the cell is part of the result, because what was assigned before it comes back too.
     """
-    cell = _Cell(request)
+    cell = _Cell(request, captured)
     with cell.running():
         try:
-            program = cell.prepare(captured)
-            with cell.stoppable(captured):
+            program = cell.prepare()
+            with cell.stoppable():
                 cell.execute(program)
         except Interrupted:
             raise
         except _ENDINGS as error:
             leave_if_forked(error)
-            return cell.result(captured, error)
-    return cell.result(captured)
+            return cell.result(error)
+    return cell.result()
 
 
-def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[Any]:
+def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterator[Any]:
     """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
-    cell = _Cell(request)
+    cell = _Cell(request, captured)
     with cell.running():
         try:
-            program = cell.prepare(captured)
-            with cell.stoppable(captured):
+            program = cell.prepare()
+            with cell.stoppable():
                 yield from cell.elements(program)
         except Interrupted:
             raise
         except _ENDINGS as error:
             leave_if_forked(error)
-            result = cell.result(captured, error)
+            result = cell.result(error)
         else:
-            result = cell.result(captured)
+            result = cell.result()
     yield result
 
 
 class _Cell:
     """One run of a cell."""
 
-    def __init__(self, request: CellRequest) -> None:
+    def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
         self.request = request
+        self._captured = Captured(request.roots, captured)
         task = current_task()
         self.node = 0 if task is None else task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
@@ -145,7 +148,6 @@ class _Cell:
         self.namespace["display"] = display
         self.side = Side(self.namespace, salt=request.run)
         self._initial = dict(self.namespace)
-        self._fingerprints: dict[str, bytes] = {}
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
 
@@ -162,7 +164,7 @@ class _Cell:
                 figures.close_figures(self._figures)
 
     @contextmanager
-    def stoppable(self, captured: Mapping[str, Packed]) -> Iterator[None]:
+    def stoppable(self) -> Iterator[None]:
         """A context in which a cell that is stopped leaves what it has bound by then."""
         try:
             yield
@@ -171,14 +173,14 @@ class _Cell:
             if task is None or not task.is_stopped:
                 raise  # of the cell's own making
             stop = error if isinstance(error, Interrupted) else Interrupted()
-            stop.left = partial(self._left, captured)
+            stop.left = self._left
             raise stop from None
 
-    def _left(self, captured: Mapping[str, Packed]) -> CellResult:
+    def _left(self) -> CellResult:
         with as_main(self.namespace):
-            return self.result(captured)
+            return self.result()
 
-    def prepare(self, captured: Mapping[str, Packed]) -> Program:
+    def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
         lines = request.source.splitlines(keepends=True)
@@ -188,24 +190,9 @@ class _Cell:
             install(request.sources.unpack())
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
-        self._fingerprints = fingerprints_of(captured, request.touched)
-        for name, packed in captured.items():
-            self.namespace[name] = self._unpack(name, packed)
-        for name, other in (request.aliases or {}).items():
-            self.namespace[name] = self.namespace[other]
+        self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
         return program
-
-    def _unpack(self, name: str, packed: Packed) -> Any:
-        try:
-            return unpack_shared(packed, self.side)
-        except ModuleNotFoundError:
-            raise
-        except Exception as error:
-            raise PayloadError(
-                f"{name} cannot be read on node {self.node} ({type(error).__name__}: {error}); the node may have "
-                "another version of the package that it comes from. Pin the version with --pip, or make it on the node."
-            ) from error
 
     def execute(self, program: Program) -> None:
         """Run the cell to its end, and show its last expression and its figures."""
@@ -245,19 +232,19 @@ class _Cell:
             return element
         return pack_shared(element, self.side, "the element").packed
 
-    def result(self, captured: Mapping[str, Packed], error: BaseException | None = None) -> CellResult:
+    def result(self, error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
         request = self.request
         found = harvest(
             self.side,
+            self._captured,
             self._initial,
-            captured,
-            self._fingerprints,
-            outputs=request.outputs,
-            touched=request.touched,
+            assigned=request.assigned,
             only=request.only,
             deletes=request.deletes,
+            incidental=request.incidental,
             limit=request.limit,
+            in_place=request.in_place,
         )
         if error is None:
             return CellResult(found, None, self.node, request.definitions)
