@@ -100,8 +100,8 @@ class CellHandle:
         return self.result()
 
     def cancel(self) -> str:
-        """Stop the work on its nodes; a sentence on how that went."""
-        return self._sent.stop(self._grace)
+        """Stop the work on its nodes; a sentence on how that went. `result()` binds what it had assigned by then."""
+        return self._sent.stop(self._grace).text(is_final=False)
 
     def done(self) -> bool:
         """Whether the work is over."""

@@ -22,6 +22,7 @@ from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
+from skyward_jupyter.stopping import meanwhile
 from skyward_jupyter.tape import Tape
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ class CellRunner:
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
-            for pending in pendings:
+            for pending in sent.pendings:
+                pending = replace(pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace)
                 compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
@@ -186,11 +187,24 @@ class CellRunner:
             with footer:
                 return cell.collect()
         except KeyboardInterrupt:
-            raise interrupted(cell.stop(settings.interrupt_grace)) from None
+            return self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+
+    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+        """Stop a cell that the user has interrupted; what it gives, if it ended by itself after all.
+
+        Raises:
+            KeyboardInterrupt: it was stopped; what it had assigned is bound.
+            BaseException: what the cell raised.
+        """
+        grace = settings.interrupt_grace
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
+        if stop.ended and not any(run.is_stream for run in cell.runs):
+            return cell.collect()
+        raise interrupted(stop.text(cell.salvage())) from None
 
     @contextmanager
     def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:

@@ -1,23 +1,25 @@
 """A cell on its way: waiting for it, stopping it, and bringing home what it left."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import RemoteTraceback, TaskError
+from skyward.errors import RemoteTraceback, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import listed, tell_the_others
+from skyward_jupyter.failures import tell_the_others
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import apply_result, apply_results, stream_items
+from skyward_jupyter.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skyward.control.run import Run
+    from skyward.control.run import Remains, Run
 
 __all__ = ["MAP_VALUE", "SentCell", "Shape"]
 
@@ -47,6 +49,7 @@ class SentCell:
     notify: Callable[[str], None]
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
+    _elements: "list[Iterator[Any]]" = field(default_factory=list)
 
     @property
     def done(self) -> int:
@@ -64,9 +67,12 @@ class SentCell:
             BaseException: what the cell raised.
         """
         (run,) = self.runs
+        elements = run.items()
+        self._elements.append(elements)  # which would be closed if nobody had it
         try:
-            yield from stream_items(run.items(), self.user_ns, self.originals, self.notify)
+            yield from stream_items(elements, self.user_ns, self.originals, self.notify)
         except TaskError as error:
+            self._tell_what_came(error)
             raise reworded(error) from None
         finally:
             self.finish()
@@ -93,36 +99,73 @@ class SentCell:
             self.notify(notice.replace(MAP_VALUE, "The last expression"))
         return values if any(value is not None for value in values) else None
 
-    def stop(self, grace: float) -> str:
-        """Stop the work; wait up to `grace` seconds for the nodes to have stopped. A sentence on how it went."""
-        stopping = [run for run in self.runs if run.cancel()]
-        if not stopping:
-            return "the work was over already."
-        futures = {run.future: run for run in stopping}
-        try:
-            left = wait(futures, grace).not_done
-        except KeyboardInterrupt:  # the user will not wait
-            left = {future for future in futures if not future.done()}
+    def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> Stop:
+        """Stop the work, and wait for what it leaves; see `stop_runs`."""
+        stop = stop_runs(self.runs, grace, nullcontext() if shown is None else shown)
         self.finish()
-        if waiting := _ranks(futures[future] for future in left):
-            have = "has" if len(waiting) == 1 else "have"
-            return f"{listed(waiting)} was asked to stop the work, and {have} not confirmed it yet."
-        ranks = _ranks(stopping)
-        return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
+        return stop
+
+    def salvage(self) -> str:
+        """Bind what there is of a cell that was stopped; what came back, in words."""
+        return came_back(self._bind_remains(), as_lists=self.shape != "single")
+
+    def _tell_what_came(self, error: TaskError) -> None:
+        """Bind what there is of a cell that did not end by itself, and add to `error` what came back."""
+        as_lists = self.shape != "single"
+        if came := came_back(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
+            error.add_note(f"{came}.")
+        elif isinstance(error, (TaskCancelledError, TaskTimeoutError)) and any(
+            each.is_lost for run in self.runs for each in run.remains()
+        ):
+            error.add_note("What the cell had assigned did not come back.")
+
+    def _bind_remains(self) -> list[str]:
+        remains = [self._with_last_element(run, each) for run in self.runs for each in run.remains()]
+        as_lists = self.shape != "single"
+        try:
+            names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists)
+        finally:
+            self.user_ns.pop(MAP_VALUE, None)
+        return [name for name in names if name != MAP_VALUE]
+
+    def _with_last_element(self, run: "Run[Any]", each: "Remains") -> "Remains":
+        """What there is of a task; of a stream that ended by itself, that is the last element that nobody has taken."""
+        if self._elements and each.is_over and each.value is None and not was_cancelled(run):
+            with suppress(Exception):  # what ended the stream is in its future
+                for element in self._elements.pop():
+                    each = replace(each, value=element)
+        return each
 
     def _apply(self) -> list[str]:
-        match self.shape:
-            case "single":
-                return apply_result(self.runs[0].future.result(), self.user_ns, self.originals)
-            case "all":
-                results = self.runs[0].future.result()
-            case "map":
-                results = [_result(run) for run in self.runs]
+        try:
+            results = self._results()
+        except TaskError as error:
+            self._tell_what_came(error)
+            raise
+        if self.shape == "single":
+            return apply_result(results[0], self.user_ns, self.originals)
         try:
             return apply_results(results, self.user_ns)
         except BaseException as error:
             tell_the_others(error, results)
             raise
+
+    def _results(self) -> list[CellResult]:
+        """What the runs have returned.
+
+        Raises:
+            TaskError: the cell did not end by itself; with `--map`, it was cancelled.
+        """
+        match self.shape:
+            case "single":
+                return [self.runs[0].future.result()]
+            case "all":
+                results: list[CellResult] = self.runs[0].future.result()
+                return results
+            case "map":
+                for run in filter(was_cancelled, self.runs):
+                    run.future.result()  # raises that it was
+                return [_result(run) for run in self.runs]
 
 
 def _result(run: "Run[CellResult]") -> CellResult:
@@ -140,7 +183,3 @@ def _hide_assignment(error: BaseException) -> None:
         error.__cause__.text = error.__cause__.text.replace(hidden, "")
     if hasattr(error, "__notes__"):
         error.__notes__ = [note.replace(hidden, "") for note in error.__notes__]
-
-
-def _ranks(runs: "Iterable[Run[Any]]") -> list[int]:
-    return sorted({rank for run in runs for rank in run.nodes})

@@ -1,9 +1,9 @@
 """The deadlines of the tasks of one node, as its client keeps them. Decides; does nothing.
 
 A node ends a task that runs past its timeout by itself. It cannot while C code holds its interpreter: then it does not
-answer its client either. So the client counts too. A task is overdue `ALLOWANCE` seconds after its deadline, or after
-it was told to stop; a task with a grace has that, too. A node that has not answered for `UNHEARD` seconds and has an overdue task is ended; the task ends
-with its timeout, or as cancelled. A node that answers is left to report by itself.
+answer its client either. So the client counts too. A task is overdue `ALLOWANCE` seconds, and those of its own grace,
+after its deadline or after it was told to stop. A node that has not answered for `UNHEARD` seconds and has an overdue
+task is ended; the task ends with its timeout, or as cancelled. A node that answers is left to report by itself.
 
 The time of a task counts from when it has a slot: at once where the node had one free, and otherwise from the end of
 the task before it. A node runs what it is sent in that order.
@@ -11,6 +11,8 @@ the task before it. A node runs what it is sent in that order.
 
 from dataclasses import dataclass, field
 from itertools import islice
+
+from skyward.wire.messages import PACKING
 
 __all__ = ["ALLOWANCE", "LOOK", "UNHEARD", "Deadlines"]
 
@@ -53,6 +55,11 @@ class Deadlines:
         """Note that a task was told to stop."""
         if (held := self._tasks.get(task)) is not None and held.told is None:
             held.told = now
+
+    def leaving(self, task: int, now: float) -> None:
+        """Note that a task has stopped and packs what it leaves, which may keep its node from answering."""
+        if (held := self._tasks.get(task)) is not None:
+            held.told, held.grace = now, PACKING
 
     def ended(self, task: int, now: float) -> None:
         """Note that the node is done with a task."""

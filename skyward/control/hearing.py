@@ -26,6 +26,7 @@ from skyward.wire.messages import (
     Ending,
     Event,
     Finished,
+    Leaving,
     Need,
     Output,
     Paused,
@@ -117,6 +118,8 @@ class Hearing:
                 work.yielded += len(items)
                 work.stream.arrive(items)
                 self._delivered(event.task)
+            case Leaving() if work is not None:
+                work.is_leaving = True
             case Paused(_, credited) if work is not None and work.stream is not None:
                 work.stream.pause(credited)
             case Started():
@@ -220,7 +223,7 @@ class Hearing:
                 fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
         except ConnectionError:
             if (work := self.works.get(event.task)) is not None:
-                work.coming = 0
+                work.is_leaving, work.coming = False, 0
             await self._not_moved(node, event.task, event.seconds)
             return
         except Exception as error:

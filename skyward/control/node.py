@@ -37,6 +37,7 @@ from skyward.wire.messages import (
     Event,
     Farewell,
     Finished,
+    Leaving,
     Metrics,
     Reported,
     Shutdown,
@@ -197,6 +198,9 @@ class Node:
                 self._keep(replace(now, at=time.time()))
             case Farewell():
                 self._silent.set()
+            case Leaving(task) if self._deadlines is not None:
+                self._deadlines.leaving(task, time.monotonic())
+                self._pass_on(event)
             case Finished(task) if self._deadlines is not None:
                 self._deadlines.ended(task, time.monotonic())
                 self._pass_on(event)

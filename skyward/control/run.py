@@ -61,11 +61,13 @@ class Remains:
         node: rank of the node that it was sent to last; None if it was sent nowhere.
         is_over: whether it has ended.
         value: what it returned, or left when it was stopped; None for neither.
+        is_lost: whether it was stopped, or failed, and what it left is lost with it.
     """
 
     node: int | None
     is_over: bool
     value: Any = None
+    is_lost: bool = False
 
 
 class Run[T]:
@@ -99,6 +101,11 @@ class Run[T]:
     def cancel(self) -> bool:
         """Stop the work on its nodes; False if it is over. The future ends when the nodes have stopped."""
         return not self.future.done() and self.future.cancel()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether what it returned, or left when it was stopped, is being packed or is on its way here."""
+        return any((work.is_leaving or work.coming) and not work.future.done() for work in self._works())
 
     @property
     def coming(self) -> int:
@@ -148,10 +155,11 @@ class Run[T]:
 
 
 def _remains_of(work: Work) -> Remains:
-    future, value = work.future, None
-    if is_over := future.done():
-        if not future.cancelled() and future.exception() is None:
-            value = future.result()
-        elif work.left is not None:
-            value = work.left.decode()
-    return Remains(work.nodes[-1] if work.nodes else None, is_over, value)
+    future, node = work.future, work.nodes[-1] if work.nodes else None
+    if not future.done():
+        return Remains(node, is_over=False)
+    if not future.cancelled() and future.exception() is None:
+        return Remains(node, True, future.result())
+    if work.left is not None:
+        return Remains(node, True, work.left.decode())
+    return Remains(node, True, is_lost=node is not None)

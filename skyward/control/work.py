@@ -196,6 +196,7 @@ class Work:
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
         grace: seconds that it has to end by itself when it is to stop; see `wire.messages.Submit`.
+        is_leaving: whether it was stopped, and what it leaves is being packed on its node, or is on its way.
         coming: bytes of what came of it that are on their way here.
         left: what it left, once it was stopped.
     """
@@ -222,6 +223,7 @@ class Work:
     group_limit: float | None = None
     stuck: str = ""
     grace: float = 0.0
+    is_leaving: bool = False
     coming: int = 0
     left: Arrived | None = None
 

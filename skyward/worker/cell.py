@@ -166,10 +166,12 @@ class _Cell:
     @contextmanager
     def stoppable(self) -> Iterator[None]:
         """A context in which a cell that is stopped leaves what it has bound by then."""
+        task = current_task()
+        if task is not None:
+            task.leaves = True
         try:
             yield
         except KeyboardInterrupt as error:
-            task = current_task()
             if task is None or not task.is_stopped:
                 raise  # of the cell's own making
             stop = error if isinstance(error, Interrupted) else Interrupted()

@@ -39,6 +39,7 @@ class TaskContext:
         node: the rank of its node.
         port: its way to the client.
         job: what it is; None where that has no end but its own.
+        leaves: whether it has begun on what it leaves behind if it is stopped.
         ended: whether it has ended. Threads that it started may outlive it.
     """
 
@@ -46,6 +47,7 @@ class TaskContext:
     node: int
     port: Port
     job: "Job | None" = None
+    leaves: bool = False
     ended: bool = False
 
     @property

@@ -13,7 +13,18 @@ from skyward.wire.arguments import arriving
 from skyward.wire.clock import clock
 from skyward.wire.failure import Failure, Link, capture_failure
 from skyward.wire.flow import cost
-from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Output, Paused, Payload, Yielded
+from skyward.wire.messages import (
+    INLINE_LIMIT,
+    NOTHING_LEFT,
+    Blob,
+    Code,
+    Finished,
+    Leaving,
+    Output,
+    Paused,
+    Payload,
+    Yielded,
+)
 from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.wire.pickler import CallScope, decoding_for
 from skyward.wire.stateless import survey
@@ -34,7 +45,7 @@ class Interrupted(KeyboardInterrupt):
     """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
 
     Attributes:
-        left: gives what the task leaves though it was stopped; None for nothing. Called once nothing interrupts any more.
+        left: gives what the task leaves though it was stopped; None for nothing. Called when nothing interrupts it.
     """
 
     left: Callable[[], Any] | None = None
@@ -120,7 +131,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
             try:
                 payload = guard.run(lambda: _call(job, port, functions, fetch, scope))
             except (Interrupted, Stopped) as stop:
-                outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, submit.task, port)
+                outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
     except BaseException as error:
         outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
     finally:
@@ -132,15 +143,18 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised)
 
 
-def _left(stop: Interrupted | Stopped, task: int, port: Port) -> Payload:
-    """Return what a stopped task leaves, ready to send; empty where that is nothing, or cannot be sent."""
+def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
+    """Return what a stopped task leaves, ready to send; empty if there is something that cannot be sent."""
     if isinstance(stop, Stopped) or stop.left is None:
-        return Payload(b"")
+        return Payload(b"") if own.leaves else NOTHING_LEFT
+    job.leaving = True
     try:
-        return _payload(stop.take(), port, "what the task leaves")
+        own.port.emit(Leaving(own.task))
+        return _payload(stop.take(), own.port, "what the task leaves")
     except BaseException as error:  # objects of the user, or no memory: the task is stopped all the same
         why = f"{type(error).__name__}: {error}"
-        port.emit(Output(task, "stderr", f"What had been assigned when the work was stopped cannot be sent: {why}\n"))
+        text = f"What the cell had assigned cannot be sent from node {own.node}: {why}\n"
+        own.port.emit(Output(own.task, "stderr", text))
         return Payload(b"")
 
 

@@ -1,8 +1,8 @@
 """The task slots of a node: one queue, served by threads; deadlines, interrupts, and what to do when they do not help.
 
 Slot 0 of the thread executor is the main thread, where an interrupt ends even a blocking call. A task that does not
-stop within `PATIENCE`, or its own grace if that is longer, is given up: alone in its process, the process ends and is replaced; beside other tasks, only its
-thread is abandoned, with the interrupt still waiting for it.
+stop within `PATIENCE`, or within its own grace if that is longer, is given up: alone in its process, the process ends
+and is replaced; beside other tasks, only its thread is abandoned, with the interrupt still waiting for it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Literal, Protocol
 
 from skyward.wire.clock import clock
-from skyward.wire.messages import Credit, Feed, Finished, Payload
+from skyward.wire.messages import NOTHING_LEFT, PACKING, Credit, Feed, Finished, Payload
 from skyward.worker.execute import Reason
 from skyward.worker.jobs import Job
 
@@ -145,7 +145,7 @@ class Executor:
                 self._stop(run, "cancelled")
         elif job is not None:
             outcome: Literal["returned", "cancelled"] = "returned" if recall else "cancelled"
-            self.finished(Finished(task, outcome, Payload(b""), 0.0))
+            self.finished(Finished(task, outcome, NOTHING_LEFT, 0.0))
 
     def _stop(self, run: _Run, reason: Reason) -> None:
         now = clock.monotonic()
@@ -169,6 +169,8 @@ class Executor:
             if run.stopping is None:
                 if run.deadline is not None and now >= run.deadline:
                     self._stop(run, "timeout")
+            elif run.job.leaving and now - run.since < run.patience + PACKING:
+                continue
             elif now - run.since >= run.patience:
                 self._give_up(run)
             elif now >= run.again:
@@ -230,5 +232,5 @@ class Executor:
         for _ in range(slots):
             self._queue.put(None)
         for run in runs:
-            run.patience = PATIENCE  # the process ends, and nobody waits for what the task leaves
+            run.patience, run.job.leaving = PATIENCE, False  # nobody waits for what the task leaves
             self._stop(run, "cancelled")

@@ -64,7 +64,7 @@ def told_of(node: Any, timeout: float | None = None) -> tuple[list[object], Hear
         def spawn(coroutine: Coroutine[Any, Any, None]) -> None:
             spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
-        work: Any = SimpleNamespace(seconds=None, timeout=timeout)
+        work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=0.0)
         hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing)
         hearing.heard(node, Finished(7, "value", Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
