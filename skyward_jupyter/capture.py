@@ -140,6 +140,7 @@ def capture(
         run=uuid.uuid4().hex,
         definitions=code.definitions,
         in_place=in_place and each is None,
+        shows=each is None,
     )
     packed = tuple(part.shared.packed for part in parts)
     return Capture(manifest, request, packed, Originals([part.shared.memo for part in parts]), code.is_stream, each)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NoReturn
 
-from skyward.errors import MissingModuleError
+from skyward.errors import MissingModuleError, UsageError
 from skyward.wire.notebook import open_nested
 from skyward.wire.payload import Packed
 from skyward.worker.missing import pip_name
 
-__all__ = ["KeptValue", "LazyModule", "module_here"]
+__all__ = ["KeptValue", "LazyModule", "StayedBehind", "module_here"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -55,6 +55,27 @@ class KeptValue:
 
     def _refuse(self) -> NoReturn:
         raise MissingModuleError(f"this value cannot be used here: {self.reason}. It can be used in a %%sky cell.")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StayedBehind:
+    """Stands for the value of a cell that was displayed and did not come back.
+
+    Attributes:
+        reason: why it did not.
+    """
+
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"<a value that did not come back from its node: {self.reason}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # asked by machinery, not by the user
+            raise AttributeError(name)
+        raise UsageError(
+            f"this value did not come back from its node: {self.reason}. Assign it to a name in its %%sky cell."
+        )
 
 
 class LazyModule(ModuleType):

@@ -1,6 +1,7 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
@@ -10,17 +11,31 @@ from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest, Together
 from skyward.worker.missing import pip_name
+from skyward.worker.program import VALUE
 from skyward_jupyter.failures import listed
-from skyward_jupyter.kept import KeptValue, module_here
+from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
 
-__all__ = ["apply_result", "apply_results", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
 
-_LAST_FORMS = frozenset({"dict", "set", "state"})
+_LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
 """Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
 
 
-def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be said and shown of a cell whose names are bound.
+
+    Attributes:
+        notices: one sentence for each value that did not come back, or that cannot be opened here.
+        value: that of its last expression; for several runs the list of them; None if there is none.
+    """
+
+    notices: list[str]
+    value: Any = None
+
+
+def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> Outcome:
     """Bind, change and unbind names in `user_ns` as the cell did on its node.
 
     Args:
@@ -28,14 +43,12 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         user_ns: the names of the notebook.
         originals: the objects that the cell took along.
 
-    Returns:
-        One sentence for each value that did not come back, or that cannot be opened here.
-
     Raises:
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result, originals)
     values = home.values()
+    value = home.value(values)
     user_ns.update(home.namesakes(values))
     user_ns.update(values)
     home.bind_the_rest()
@@ -45,17 +58,14 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     error = home.error()
     if error is not None:
         raise _with_notes(error, notices)
-    return notices
+    return Outcome(notices, value)
 
 
-def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> list[str]:
+def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Outcome:
     """Bind what several runs of one cell left behind: each name becomes the list of its values, in order of the runs.
 
     Imports, functions and classes are bound once. Where a run failed, the lists have its exception. A run that did not
     bind a name has None there. What a cell changed without assigning to it stays as it is here, which is said.
-
-    Returns:
-        One sentence for each value that did not come back, or that cannot be opened here.
 
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
@@ -63,6 +73,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
     homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]
+    values = [home.value(row) for home, row in zip(homes, rows, strict=True)]
     notices: list[str] = []
     for home in homes:
         home.bind_the_rest()
@@ -82,7 +93,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
         kept = f"; the values of the other {rest} are in the lists" if rest else ""
         notices.append(f"{len(failed)} of {len(results)} runs failed{kept}.")
         raise _with_notes(failed[0], notices)
-    return notices
+    return Outcome(notices, values if any(value is not None for value in values) else None)
 
 
 def stream_items(
@@ -94,7 +105,7 @@ def stream_items(
         items: what `stream_cell` gives.
         user_ns: the names of the notebook.
         originals: the objects that the cell took along.
-        notify: takes the sentences that `apply_result` returns.
+        notify: takes what is to be said in the end.
 
     Raises:
         BaseException: what the cell raised, after its last element.
@@ -102,7 +113,7 @@ def stream_items(
     side = Side(user_ns, is_home=True)
     for item in items:
         if isinstance(item, CellResult):
-            for notice in apply_result(item, user_ns, originals):
+            for notice in apply_result(item, user_ns, originals).notices:
                 notify(notice)
         elif isinstance(item, Packed):
             yield _opened(item, side)
@@ -134,6 +145,17 @@ class _Home:
         found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
         together = self._harvest.together
         return found if together is None else found | self._opened_together(together)
+
+    def value(self, values: dict[str, Any]) -> Any:
+        """That of the last expression, taken out of `values`; a `StayedBehind` if it did not come."""
+        name = self._harvest.value
+        if not name:
+            return None
+        if name in self._harvest.failed:
+            return StayedBehind(self._harvest.failed[name])
+        if name == VALUE:
+            return values.pop(VALUE, None)
+        return values.get(name, self._user_ns.get(name))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
@@ -193,7 +215,7 @@ class _Home:
 
     def _noted(self, name: str, value: Any) -> Any:
         """`value`; a sentence says if it could not be opened."""
-        if isinstance(value, KeptValue) and name not in self._result.definitions:
+        if isinstance(value, KeptValue) and name not in (*self._result.definitions, VALUE):
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
@@ -220,7 +242,8 @@ def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[s
     nodes: dict[tuple[str, str], list[int]] = {}
     for result in results:
         for name, reason in result.harvest.failed.items():
-            nodes.setdefault((name, reason), []).append(result.node)
+            if name != VALUE:  # `_` and `Out` say it
+                nodes.setdefault((name, reason), []).append(result.node)
     return [
         f"{name} did not come back from {listed(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
         for (name, reason), ranks in nodes.items()

@@ -1,6 +1,5 @@
 """Running a cell: from its text to a pool, and back into the notebook."""
 
-import ast
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
 from skyward_jupyter.progress import Progress, meter
 from skyward_jupyter.sections import NodeSections
-from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
+from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
 from skyward_jupyter.stopping import meanwhile
@@ -60,6 +59,8 @@ class CellRunner:
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
+
+        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements.
 
         Raises:
             UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
@@ -110,14 +111,10 @@ class CellRunner:
             raise no_python(error) from error
         if code.is_stream:
             _refuse_stream(options)
-        outputs = options.outputs
-        if options.map is not None and code.shows_value:
-            code = analyse(_with_value_kept(code.source), filename=filename)
-            outputs = None if outputs is None else (*outputs, MAP_VALUE)
         inputs = options.inputs if options.capture else ()
         if inputs is not None and options.map is not None:
             inputs = (*inputs, options.map)
-        code = code.narrow(inputs=inputs, outputs=outputs)
+        code = code.narrow(inputs=inputs, outputs=options.outputs)
         return code if options.capture else replace(code, withheld="--no-capture")
 
     def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
@@ -177,24 +174,33 @@ class CellRunner:
                     follow(self._shell, handle, runs, footer=footed)
                 return handle
             if code.is_stream:
-                with footer:
-                    for element in cell.items():
-                        self._show(element)
+                elements: list[Any] = []
+                try:
+                    with footer:
+                        for element in cell.items():
+                            elements.append(element)
+                            self._show(element)
+                finally:
+                    self._remember(elements)
                 return None
             with progress:
                 while not cell.wait(None if sections is None else REFRESH):
                     sink.refresh()
             with footer:
-                return cell.collect()
+                value = cell.collect()
         except KeyboardInterrupt:
-            return self._stop(cell, settings, quiet=options.quiet)
+            value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+        if shape == "map":
+            return [] if not runs and code.shows_value else value
+        self._remember(value)  # it was displayed already
+        return None
 
     def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
-        """Stop a cell that the user has interrupted; what it gives, if it ended by itself after all.
+        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
 
         Raises:
             KeyboardInterrupt: it was stopped; what it had assigned is bound.
@@ -205,6 +211,12 @@ class CellRunner:
         if stop.ended and not any(run.is_stream for run in cell.runs):
             return cell.collect()
         raise interrupted(stop.text(cell.salvage())) from None
+
+    def _remember(self, value: object) -> None:
+        """Let `_` and `Out` have the value of the cell, as of any cell."""
+        if value is not None:
+            hook: Any = self._shell.displayhook
+            hook.update_user_ns(value)
 
     @contextmanager
     def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
@@ -260,15 +272,6 @@ def _refuse_stream(options: "CellOptions") -> None:
                 f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
                 "leave the option out, or collect the elements in a list."
             )
-
-
-def _with_value_kept(source: str) -> str:
-    """The cell with its last expression assigned to a variable that comes back."""
-    last = ast.parse(source).body[-1]
-    lines = source.splitlines(keepends=True)
-    line = lines[last.lineno - 1].encode()
-    kept = line[: last.col_offset] + f"{MAP_VALUE} = ".encode() + line[last.col_offset :]
-    return "".join([*lines[: last.lineno - 1], kept.decode(), *lines[last.lineno :]])
 
 
 def _notify(sentence: str) -> None:

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import RemoteTraceback, TaskCancelledError, TaskError, TaskTimeoutError
+from skyward.errors import TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward_jupyter.failures import tell_the_others
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
-from skyward_jupyter.results import apply_result, apply_results, stream_items
+from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
 from skyward_jupyter.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
     from skyward.control.run import Remains, Run
 
-__all__ = ["MAP_VALUE", "SentCell", "Shape"]
-
-MAP_VALUE = "__skyward_value__"
-"""What a cell under `--map` assigns its last expression to, so that it comes back like a variable."""
+__all__ = ["SentCell", "Shape"]
 
 type Shape = Literal["single", "all", "map"]
 """One run on one node, one run on all nodes, or one run for each element."""
@@ -77,8 +74,8 @@ class SentCell:
         finally:
             self.finish()
 
-    def collect(self) -> list[Any] | None:
-        """Bind in the notebook what the cell left behind; the list of the last expressions of a cell under `--map`.
+    def collect(self) -> Any:
+        """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
 
         Raises:
             TaskError: it did not end by itself.
@@ -86,18 +83,12 @@ class SentCell:
         """
         self.finish()
         try:
-            notices = self._apply()
-            values: list[Any] = self.user_ns.pop(MAP_VALUE, [])
+            outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
-        except BaseException as error:
-            _hide_assignment(error)
-            raise
-        finally:
-            self.user_ns.pop(MAP_VALUE, None)
-        for notice in notices:
-            self.notify(notice.replace(MAP_VALUE, "The last expression"))
-        return values if any(value is not None for value in values) else None
+        for notice in outcome.notices:
+            self.notify(notice)
+        return outcome.value
 
     def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> Stop:
         """Stop the work, and wait for what it leaves; see `stop_runs`."""
@@ -121,12 +112,7 @@ class SentCell:
 
     def _bind_remains(self) -> list[str]:
         remains = [self._with_last_element(run, each) for run in self.runs for each in run.remains()]
-        as_lists = self.shape != "single"
-        try:
-            names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists)
-        finally:
-            self.user_ns.pop(MAP_VALUE, None)
-        return [name for name in names if name != MAP_VALUE]
+        return bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
 
     def _with_last_element(self, run: "Run[Any]", each: "Remains") -> "Remains":
         """What there is of a task; of a stream that ended by itself, that is the last element that nobody has taken."""
@@ -136,7 +122,7 @@ class SentCell:
                     each = replace(each, value=element)
         return each
 
-    def _apply(self) -> list[str]:
+    def _apply(self) -> Outcome:
         try:
             results = self._results()
         except TaskError as error:
@@ -174,12 +160,3 @@ def _result(run: "Run[CellResult]") -> CellResult:
         return run.future.result()
     except TaskError as error:
         return CellResult(Harvest(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
-
-
-def _hide_assignment(error: BaseException) -> None:
-    """Show the source line of a last expression as the user wrote it."""
-    hidden = f"{MAP_VALUE} = "
-    if isinstance(error.__cause__, RemoteTraceback):
-        error.__cause__.text = error.__cause__.text.replace(hidden, "")
-    if hasattr(error, "__notes__"):
-        error.__notes__ = [note.replace(hidden, "") for note in error.__notes__]

@@ -147,7 +147,8 @@ def bind_remains(
         for value, each in zip(values, remains, strict=True)
     ]
     try:
-        notices = apply_results(results, user_ns) if as_lists else apply_result(results[0], user_ns, originals)
+        outcome = apply_results(results, user_ns) if as_lists else apply_result(results[0], user_ns, originals)
+        notices = outcome.notices
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # what a run had raised before; its place in the lists has it

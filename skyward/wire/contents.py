@@ -11,8 +11,10 @@ import decimal
 import enum
 import fractions
 import functools
+import gc
 import pathlib
 import re
+import sys
 import types
 import uuid
 import weakref
@@ -23,23 +25,27 @@ import cloudpickle
 from cloudpickle import cloudpickle as inner
 
 from skyward.wire.arrays import Memory, is_array, is_inside_frame
+from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
-    *("Contents", "contents_of", "is_fixed", "is_plain", "is_shared_visibly"),
+    *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly"),
     *("parts_of", "put_contents", "rebuilt"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
-    | {types.CodeType, types.BuiltinFunctionType, types.ModuleType, re.Pattern, types.GenericAlias, types.UnionType}
+    | {types.CodeType, re.Pattern, types.GenericAlias, types.UnionType}
     | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
     | {datetime.timedelta, datetime.timezone}
 )
 _NAMED = (pathlib.PurePath, enum.Enum, Memory)
 _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
+_HEAP_TYPE = 1 << 9
+"""The flag of types that a `class` statement has made; some of the built-in ones have it too."""
 _MISSING = object()
 
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
@@ -71,6 +77,12 @@ def is_fixed(value: Any) -> bool:
         return not _is_by_value(value)
     if isinstance(value, types.FunctionType):
         return not _is_by_value(value)
+    if kind is CACHED:
+        return is_found_by_name(value)
+    if kind is types.ModuleType:
+        return sys.modules.get(value.__name__) is value
+    if kind is types.BuiltinFunctionType:
+        return isinstance(value.__self__, (types.ModuleType, type, type(None)))
     known = _fixed.get(kind)
     if known is None:
         known = _fixed[kind] = issubclass(kind, _NAMED) or any(
@@ -99,11 +111,18 @@ def parts_of(value: Any) -> Iterable[Any] | None:
         return (value.__self__, value.__func__)
     if isinstance(value, _WRAPPERS):
         return [part for part in vars(value).values() if part is not None] if kind not in _WRAPPERS else _wrapped(value)
-    if kind is CACHED:
-        return (value.__wrapped__,)
+    if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+        return (value.__self__,)
+    if kind is types.MappingProxyType:
+        return (behind_proxy(value),)
     if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
         return (value.bit_generator,)
     return None
+
+
+def behind_proxy(proxy: Any) -> Any:
+    """Return the mapping that a `MappingProxyType` shows."""
+    return gc.get_referents(proxy)[0]
 
 
 def _wrapped(value: Any) -> Iterable[Any]:
@@ -139,6 +158,12 @@ def contents_of(value: Any) -> Contents | None:
             return Contents("cell", ())
     if kind is types.FunctionType:
         return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
+    if kind is CACHED:
+        return Contents("cached", attributes_of_cached(value))
+    if kind in _WEAK:
+        return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
+    if kind is types.ModuleType:
+        return Contents("module", _variables_of(value))
     if isinstance(value, type):
         return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
     if is_inside_frame(value) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
@@ -163,14 +188,27 @@ def _state_of(value: Any) -> Contents | None:
     state, items, pairs, setter = (*rest, None, None, None, None)[:4]
     is_new = make in _NEW or isinstance(value, (list, dict))
     if not is_new and (state is None or not hasattr(value, "__setstate__")):
-        return None
+        is_python = all(
+            base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
+        )
+        return Contents("remade", reduced) if is_python and len(reduced) <= 3 else None
     found = list(value.items() if isinstance(value, collections.Counter) else pairs or ())
     keys_and_values = [key for key, _ in found], [part for _, part in found]
-    return Contents("state", (is_new, state, list(items or ()), keys_and_values, setter))
+    return Contents("state", (_class_of(value), is_new, state, list(items or ()), keys_and_values, setter))
+
+
+def _class_of(value: object) -> type | None:
+    """Return the class of `value` if that could be another one by now."""
+    kind = type(value)
+    return kind if kind.__flags__ & _HEAP_TYPE and "__module__" in vars(kind) else None
 
 
 def _is_tensor(value: object) -> bool:
     return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in type(value).__mro__)
+
+
+def _variables_of(module: types.ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
 def _attributes_of(kind: type) -> dict[str, Any]:
@@ -244,6 +282,18 @@ def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, An
     value.__dict__.update(attributes)
 
 
+def _put_cached(value: Any, parts: dict[str, Any]) -> None:
+    """What is in the cache stays as it is."""
+    for name in attributes_of_cached(value).keys() - parts.keys():
+        delattr(value, name)
+    restore_cached(value, parts)
+
+
+def _put_weak(value: Any, parts: list[Any]) -> None:
+    value.clear()
+    value.update(parts)
+
+
 def _put_class(value: type, parts: dict[str, Any]) -> None:
     for name in _attributes_of(value).keys() - parts.keys():
         delattr(value, name)
@@ -252,12 +302,27 @@ def _put_class(value: type, parts: dict[str, Any]) -> None:
             setattr(value, name, part)
 
 
+def _put_module(value: types.ModuleType, parts: dict[str, Any]) -> None:
+    for name in _variables_of(value):
+        del vars(value)[name]
+    vars(value).update(parts)
+
+
 def _put_tensor(value: Any, parts: tuple[Any, Any]) -> None:
     value.data, value.grad = parts
 
 
-def _put_state(value: Any, parts: tuple[bool, Any, list[Any], tuple[list[Any], list[Any]], Any]) -> None:
-    is_new, state, items, pairs, setter = parts
+def _put_remade(value: Any, reduced: tuple[Any, ...]) -> None:
+    """Let `value` take over the attributes of the object that its type makes."""
+    new = rebuilt(reduced)
+    value.__dict__.clear()
+    value.__dict__.update(vars(new))
+
+
+def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple[list[Any], list[Any]], Any]) -> None:
+    kind, is_new, state, items, pairs, setter = parts
+    if kind is not None and type(value) is not kind:
+        value.__class__ = kind
     kind = type(value)
     if setter is not None:
         setter(value, state)
@@ -273,14 +338,21 @@ def _put_state(value: Any, parts: tuple[bool, Any, list[Any], tuple[list[Any], l
 
 
 def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
-    """Call `__setstate__` as unpickling does: on an object without attributes, if it would be a new one there."""
+    """Call `__setstate__` as unpickling does: on an object without attributes, if it would be a new one there.
+
+    Attributes that do not travel, because the `__getstate__` of a class of the notebook leaves them out, stay as they
+    are here.
+    """
     attributes = getattr(value, "__dict__", None) if is_blank else None
     before = None if attributes is None else dict(attributes)
+    travelling = value.__getstate__() if is_blank and _is_by_value(type(value)) else None
     if attributes is not None:
         attributes.clear()
     try:
         if state is not None:
             value.__setstate__(state)
+        if attributes is not None and before is not None and isinstance(travelling, dict):
+            attributes.update((name, part) for name, part in before.items() if name not in travelling)
     except BaseException:
         if attributes is not None and before is not None:
             attributes.clear()
@@ -325,7 +397,11 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "array": _put_array,
     "cell": _put_cell,
     "function": _put_function,
+    "cached": _put_cached,
+    "weak": _put_weak,
     "class": _put_class,
+    "module": _put_module,
+    "remade": _put_remade,
     "tensor": _put_tensor,
     "state": _put_state,
 }

@@ -31,7 +31,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.wire.arrays import View, arrays_owned_by, is_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import rebuilt
+from skyward.wire.contents import behind_proxy, rebuilt
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
@@ -218,6 +218,7 @@ class _Pickler(Pickler):
         self._whole = whole
         self._views = views
         self._private: set[int] = set()
+        self._linked: set[int] = set()
         self.needs: set[str] = set()
         self.modules: set[str] = set()
         self.classes: dict[str, type] = {}
@@ -226,6 +227,11 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, ModuleType):
             return self._module(obj)
+        if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
+            self._linked.add(id(obj))  # it is pickled in its turn as an argument, and is the same object after that
+            return _with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
+        if isinstance(obj, MappingProxyType) and type(shown := behind_proxy(obj)) is dict and "__module__" not in shown:
+            return MappingProxyType, (shown,)
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
         if is_array(obj):
@@ -308,6 +314,13 @@ def _restore_function(function: FunctionType, state: Any) -> None:
     builtins = function.__globals__.get("__builtins__")
     inner._function_setstate(function, state)
     function.__globals__["__builtins__"] = builtins
+
+
+def _with_cause(error: BaseException, cause: BaseException, is_context: bool) -> BaseException:
+    error.__cause__ = cause
+    if is_context:
+        error.__context__ = cause
+    return error
 
 
 def _make_cell() -> CellType:

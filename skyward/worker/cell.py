@@ -30,7 +30,7 @@ from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
-from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from types import FunctionType
 
 _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
-"""What may end a cell and leave what it has bound; not an interrupt, for which see `_Cell.stoppable`."""
+"""What may end a cell and leave what it has bound."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -63,6 +63,7 @@ class CellRequest:
         run: names this run of the cell, on however many nodes.
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
+        shows: whether the last expression is displayed.
     """
 
     source: str
@@ -78,6 +79,7 @@ class CellRequest:
     run: str = ""
     definitions: tuple[str, ...] = ()
     in_place: bool = True
+    shows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +105,33 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
     An exception of the cell is part of the result, because what was assigned before it comes back too.
     """
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            with cell.stoppable():
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
                 cell.execute(program)
-        except Interrupted:
-            raise
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            return cell.result(error)
-    return cell.result()
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
 def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterator[Any]:
     """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            with cell.stoppable():
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
                 yield from cell.elements(program)
-        except Interrupted:
-            raise
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            result = cell.result(error)
-        else:
-            result = cell.result()
-    yield result
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                result = cell.result(error)
+            else:
+                result = cell.result()
+        yield result
 
 
 class _Cell:
@@ -140,8 +140,8 @@ class _Cell:
     def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
         self.request = request
         self._captured = Captured(request.roots, captured)
-        task = current_task()
-        self.node = 0 if task is None else task.node
+        self._task = current_task()
+        self.node = 0 if self._task is None else self._task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
         shell = NodeShell(self.namespace)
         self.namespace["get_ipython"] = lambda: shell
@@ -165,18 +165,18 @@ class _Cell:
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """A context in which a cell that is stopped leaves what it has bound by then."""
-        task = current_task()
-        if task is not None:
-            task.leaves = True
+        """A context in which a cell that is told to stop leaves what it has bound by then."""
         try:
             yield
-        except KeyboardInterrupt as error:
-            if task is None or not task.is_stopped:
-                raise  # of the cell's own making
-            stop = error if isinstance(error, Interrupted) else Interrupted()
-            stop.left = self._left
-            raise stop from None
+        except Interrupted as stop:
+            if self._task is not None and self._task.leaves:
+                stop.left = self._left
+            raise
+
+    def raise_if_stopped(self, error: BaseException) -> None:
+        """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
+        if isinstance(error, KeyboardInterrupt) and self._task is not None and self._task.is_stopped:
+            raise error if isinstance(error, Interrupted) else Interrupted() from None
 
     def _left(self) -> CellResult:
         with as_main(self.namespace):
@@ -194,6 +194,8 @@ class _Cell:
             self.namespace[name] = importlib.import_module(module)
         self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
+        if self._task is not None:
+            self._task.leaves = True
         return program
 
     def execute(self, program: Program) -> None:
@@ -203,7 +205,7 @@ class _Cell:
         else:
             exec(program.body, self.namespace)
             if program.last is not None:
-                self._show(eval(program.last, self.namespace))
+                self._conclude(eval(program.last, self.namespace))
         figures.show_figures(self._figures, self._last)
 
     async def _awaited(self, program: Program) -> None:
@@ -213,7 +215,7 @@ class _Cell:
                 if code.co_flags & inspect.CO_COROUTINE:
                     value = await value
                 if code is program.last:
-                    self._show(value)
+                    self._conclude(value)
 
     def elements(self, program: Program) -> Iterator[Any]:
         """What the cell yields."""
@@ -253,6 +255,13 @@ class _Cell:
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
         return CellResult(found, failure, self.node, request.definitions)
+
+    def _conclude(self, value: Any) -> None:
+        """Take `value` as that of the last expression."""
+        if value is not None:
+            self.namespace[VALUE] = value
+        if self.request.shows:
+            self._show(value)
 
     def _show(self, value: Any) -> None:
         if value is not None:

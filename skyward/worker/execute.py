@@ -221,8 +221,8 @@ def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
     """
     try:
         last = elements.throw(Interrupted())
-        for last in elements:  # noqa: B007 - the last one is used
-            pass
+        for each in elements:
+            last = each
     except Interrupted as stop:
         return stop
     ended = Interrupted()

@@ -16,14 +16,17 @@ from skyward.wire.contents import Contents, contents_of, is_fixed, is_plain, is_
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.captured import Captured, Part
-from skyward.worker.program import PROVIDED, SHOW, STREAM
+from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
 
 __all__ = ["Harvest", "Together", "harvest"]
 
 _MISSING = object()
 
 _ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"}
-_HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, "__warningregistry__"}
+_HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
+
+_VALUE_LIMIT = 16 << 20
+"""Bytes up to which the value of the last expression comes back, if no name stands for it. It was displayed anyhow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Harvest:
         failed: by name, why a value cannot come back.
         stale: by captured name, why what changed in its value cannot come back.
         deleted: names that it unbound.
+        value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
+            one, as one of the values, or of those that failed.
     """
 
     values: dict[str, Packed] = field(default_factory=dict)
@@ -71,6 +76,7 @@ class Harvest:
     failed: dict[str, str] = field(default_factory=dict)
     stale: dict[str, str] = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
+    value: str = ""
 
 
 def harvest(
@@ -140,6 +146,9 @@ class _Gathering:
     ) -> Harvest:
         found = self.found
         names = list(only) if only is not None else self._bound(assigned)
+        value = self._name_of_value(names)
+        if value == VALUE:
+            names.append(VALUE)
         bound = [each for each in map(self._packed, names) if each is not None]
         changed = list(self._changes(only))
         changed_names = tuple(name for each in changed for name in each.part.names)
@@ -160,7 +169,18 @@ class _Gathering:
             found.failed,
             found.stale,
             tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
+            value,
         )
+
+    def _name_of_value(self, names: Collection[str]) -> str:
+        """The name under which the value of the last expression goes home, or is there; empty if there is no value."""
+        value = self._namespace.get(VALUE)
+        if value is None or is_plain(value):
+            return "" if value is None else VALUE
+        for name, other in self._namespace.items():
+            if other is value and (name in names or (self._in_place and self._initial.get(name) is value)):
+                return name
+        return VALUE
 
     def _bound(self, assigned: Collection[str]) -> list[str]:
         """Names whose values are others than before; if values are copied, those too that seem to be assigned."""
@@ -235,12 +255,23 @@ class _Gathering:
         joint = [each for group in groups for each in group]
         apart = {id(each) for each in joint}
         for each in bound:
+            if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
+                size = each.shared.packed.nbytes / 2**20
+                self.found.failed[VALUE] = f"its {size:,.0f} MiB come back only under a name"
+                continue
             self._note(each)
             if id(each) not in apart:
                 self.found.values[each.name] = each.shared.packed
         if not joint and not changed:
             return None
-        return _Joint(self._side, homes, joint, changed, self._namespace, self._initial).packed()
+        try:
+            return _Joint(self._side, homes, joint, changed, self._namespace).packed()
+        except NotPicklableError as error:  # no object is left out without a word
+            for each in joint:
+                self.found.failed[each.name] = error.reason
+            for change in changed:
+                self._leave(change.part, error.reason)
+            return None
 
     def _note(self, each: _Bound) -> None:
         if each.shared.needs:
@@ -364,14 +395,12 @@ class _Joint:
         bound: Sequence[_Bound],
         changed: Sequence[_Changed],
         namespace: Mapping[str, Any],
-        initial: Mapping[str, Any],
     ) -> None:
         self._side = side
         self._homes = homes
         self._bound = bound
         self._changed = {each.number: each for each in changed}
         self._namespace = namespace
-        self._initial = initial
         self._live: set[int] = set()
         for each in bound:
             self._live |= each.objects.keys()
@@ -384,21 +413,46 @@ class _Joint:
         self._contents: dict[int, Contents | None] = {}
 
     def packed(self) -> Together:
-        """The pickle."""
-        seeds, places, changes = self._seeds()
-        values = {each.name: each.value for each in self._bound}
-        replaced = []
-        kept = {id(seed) for seed in seeds}
+        """The pickle.
+
+        Raises:
+            NotPicklableError: that cannot be. Each value and each part can be pickled, so it is not for what they are.
+        """
+        while True:
+            seeds, places, changes = self._seeds()
+            kept = {id(seed) for seed in seeds}
+            values = {each.name: each.value for each in self._bound}
+            replaced = dict(self._replaced(kept))
+            try:
+                shared = pack_shared(
+                    (values | replaced, changes), self._side, "the values", views=self._views(seeds, kept), seeds=seeds
+                )
+            except NotPicklableError:
+                if not self._replace_unpicklable(seeds, changes):
+                    raise
+            else:
+                return Together(shared.packed, (*values, *replaced), tuple(places), tuple(replaced))
+
+    def _replaced(self, kept: Collection[int]) -> Iterator[tuple[str, Any]]:
+        """Captured names whose objects cannot take over what changed in them."""
         for change in self._changed.values():
             for root, value in zip(change.part.roots, change.part.values, strict=True):
-                if id(value) in kept or isinstance(value, type) or self._is_steady(value):
-                    continue
-                for name in root.names:
-                    if self._namespace.get(name, _MISSING) is value:
-                        values[name] = value
-                        replaced.append(name)
-        shared = pack_shared((values, changes), self._side, "the values", views=self._views(seeds, kept), seeds=seeds)
-        return Together(shared.packed, tuple(values), tuple(places), tuple(replaced))
+                if id(value) not in kept and not isinstance(value, type) and not is_fixed(value):
+                    for name in root.names:
+                        if self._namespace.get(name, _MISSING) is value:
+                            yield name, value
+
+    def _replace_unpicklable(self, seeds: Sequence[Any], changes: Sequence[tuple[int, Contents]]) -> bool:
+        """Take objects whose contents cannot be pickled by themselves as new ones; whether there are any."""
+        found = False
+        for number, contents in changes:
+            try:
+                pack_shared(contents, self._side, "the contents", seeds=seeds)
+            except NotPicklableError:
+                self._contents[id(seeds[number])] = None
+                found = True
+        self._keeps.clear()
+        return found
 
     def _seeds(self) -> tuple[list[Any], list[tuple[int, int]], list[tuple[int, Contents]]]:
         """The objects to refer to, their places, and what those contain that have changed."""
@@ -440,10 +494,6 @@ class _Joint:
         if key not in self._contents:
             self._contents[key] = contents_of(value)
         return self._contents[key]
-
-    def _is_steady(self, value: Any) -> bool:
-        """Whether the notebook's own object will do, as it cannot have changed."""
-        return is_fixed(value)
 
     def _keeps_itself(self, value: Any) -> bool:
         """Whether the notebook's object can take over what changed in `value`, so that it can be referred to."""

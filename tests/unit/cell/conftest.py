@@ -26,6 +26,7 @@ class Notebook:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.sent: Capture
         self.notices: list[str] = []
+        self.value: Any = None
 
     def __getitem__(self, name: str) -> Any:
         return self.names[name]
@@ -50,9 +51,13 @@ class Notebook:
         sent = self.take(source, in_place=not nodes, **options)
         if options.get("map_name") or nodes:
             calls = sent.pendings if options.get("map_name") else [sent.pending] * nodes
-            return apply_results([travel(call.fn(*travel(call.args))) for call in calls], self.names)
+            outcome = apply_results([travel(call.fn(*travel(call.args))) for call in calls], self.names)
+            self.value = outcome.value
+            return outcome.notices
         call = sent.pending
-        return apply_result(travel(call.fn(*travel(call.args))), self.names, sent.originals)
+        outcome = apply_result(travel(call.fn(*travel(call.args))), self.names, sent.originals)
+        self.value = outcome.value
+        return outcome.notices
 
     def stream(self, source: str, **options: Any) -> Iterator[Any]:
         """Run `source` as a streaming `%%sky` cell."""

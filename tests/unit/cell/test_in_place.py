@@ -294,11 +294,12 @@ def test_what_was_only_read_stays_as_it_is(notebook: Notebook) -> None:
         "df": pd.DataFrame({"a": [1.5, None], "b": ["u", "v"]}),
     }
     notebook.names |= values
-    sent = notebook.take("len(d), a.sum(), o['a'], r, df.sum(numeric_only=True)")
+    sent = notebook.take("x = len(d), a.sum(), o['a'], r, df.sum(numeric_only=True)")
     result = sent.pending.fn(*sent.pending.args)
     assert result.failure is None
     assert result.harvest.changed == ()
-    assert result.harvest.together is None
+    assert set(result.harvest.together.names) == {"x"}
+    assert len(result.harvest.together.seeds) == 1  # `r`, which is inside
 
 
 def test_several_runs_change_copies_and_that_is_told(notebook: Notebook) -> None:
@@ -361,7 +362,7 @@ def test_what_cannot_come_home_from_several_nodes_is_told_once(notebook: Noteboo
     from skyward_jupyter.results import apply_results
 
     results = [replace(sent.pending.fn(*sent.pending.args), node=node) for node in (0, 1)]
-    assert apply_results(results, notebook.names) == [
+    assert apply_results(results, notebook.names).notices == [
         "lock did not come back from nodes 0 and 1: it is of type _thread.lock, which cannot be pickled "
         "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name."
     ]

@@ -305,7 +305,7 @@ class TestWhatStaysBehind:
 
         with monkeypatch.context() as without:
             without.setitem(sys.modules, "fractions", None)
-            notices = apply_result(result, notebook.names, sent.originals)
+            notices = apply_result(result, notebook.names, sent.originals).notices
             assert notices == [
                 "x came back unopened: module 'fractions' is not installed here. "
                 "It can be used in %%sky cells, and `%pip install fractions` lets it be used here."
