@@ -108,9 +108,9 @@ def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextMa
 
 def _wait_for(runs: "Sequence[Run[Any]]", seconds: float) -> None:
     futures = [run.future for run in runs]
-    wait(futures, seconds)
-    while any(run.is_leaving for run in runs):
-        wait(futures, _LOOK)
+    left = wait(futures, seconds).not_done
+    while left and any(run.is_leaving for run in runs):
+        left = wait(futures, _LOOK).not_done
 
 
 def meanwhile(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:

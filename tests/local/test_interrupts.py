@@ -148,6 +148,17 @@ def test_cell_that_raises_a_keyboard_interrupt_of_its_own_keeps_its_variables(ke
     assert kernel("loss").data == ["9"]
 
 
+def test_interrupt_while_the_variables_are_packed_keeps_them(kernel: Kernel) -> None:
+    cell = kernel(
+        "%%sky --pool threads --on head\nimport time\nclass Slow:\n    tries = 0\n    def __reduce__(self):\n"
+        "        Slow.tries += 1\n        if Slow.tries == 1:\n            print('training', flush=True)\n"
+        "            time.sleep(60)\n        return int, (7,)\nloss, done = 2, Slow()",
+        interrupt_when=training,
+    )
+    assert stopped(cell) == "Interrupted: the work on node 0 was stopped; loss and done came back as they were then."
+    assert kernel("loss, done").data == ["(2, 7)"]
+
+
 def test_finally_blocks_run_before_the_variables_come_back(kernel: Kernel) -> None:
     body = TRAIN.strip().replace("\n", "\n    ")
     cell = kernel(
