@@ -370,7 +370,8 @@ class Pool:
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
         if node is not None and not node.stop_task(task, recall=recall):
-            self._arrived[task] = Arrived(NOTHING_LEFT)
+            if outcome == "cancelled":
+                self._arrived[task] = Arrived(NOTHING_LEFT)
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
 
     def _delivered(self, task: int) -> None:

@@ -217,16 +217,18 @@ def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
 def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
     """Interrupt a generator where it yields, as it would be interrupted anywhere else; how that ended.
 
-    Nobody wants what it yields from then on, but for its last element: one that ends by itself leaves that.
+    Nobody wants what it yields from then on. One that ends by itself leaves what it returns, or its last element.
     """
+    last = None
     try:
         last = elements.throw(Interrupted())
-        for each in elements:
-            last = each
+        while True:
+            last = next(elements)
     except Interrupted as stop:
         return stop
-    ended = Interrupted()
-    ended.left = lambda: last
+    except StopIteration as end:
+        ended, returned = Interrupted(), end.value
+    ended.left = lambda: last if returned is None else returned
     return ended
 
 

@@ -218,6 +218,37 @@ def test_cell_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel, pool:
     assert holds(kernel, "model is same and loss is not None")
 
 
+def test_stream_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel) -> None:
+    cell = kernel(
+        "%%sky --pool threads --timeout 0.5\nimport time\nloss = 4\nwhile True:\n    yield loss\n    time.sleep(0.01)"
+    )
+    name, shown = cell.error
+    assert name == "TaskTimeoutError"
+    assert shown[1:] == ["loss came back as it was when the cell was stopped."]
+    assert set(cell.text().split()) == {"4"}
+    assert kernel("loss").data == ["4"]
+
+
+def test_cells_that_share_a_process_each_leave_what_they_have_assigned(kernel: Kernel) -> None:
+    """One of them has a thread of its own, where an interrupt comes between two steps of Python."""
+    kernel("shared = %sky up shared --concurrency 2")
+    for name in ("first", "second"):
+        kernel(
+            f"%%sky --pool shared --noblock\n{name} = 0\nprint('training', flush=True)\nwhile True:\n    {name} += 1"
+        )
+        kernel(
+            f"{name}_handle = _\nimport time\n"
+            f"while not any('training' in str(text) for _, text in {name}_handle.tape.pieces()): time.sleep(0.01)"
+        )
+    for name in ("first", "second"):
+        assert kernel(f"{name}_handle.cancel()").data == ["'the work on node 0 was stopped.'"]
+        assert kernel(f"{name}_handle.result()").error[1][1:] == [
+            f"{name} came back as it was when the cell was stopped."
+        ]
+        assert holds(kernel, f"{name} > 0")
+    kernel("%sky down shared")
+
+
 def test_nodes_past_their_timeout_leave_lists(kernel: Kernel) -> None:
     cell = kernel(
         "%%sky --pool threads --on all --timeout 0.5\nimport skyward as sky, time\nloss = sky.instance_info().node\n"

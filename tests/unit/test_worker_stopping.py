@@ -157,6 +157,14 @@ def ends_by_itself() -> Iterator[Any]:
     yield "last"
 
 
+def returns() -> Generator[Any, None, str]:
+    try:
+        yield 1
+    except KeyboardInterrupt:
+        say("caught")
+    return "returned"
+
+
 def is_a_plain_generator() -> Generator[int]:
     try:
         yield 1
@@ -170,6 +178,7 @@ def is_a_plain_generator() -> Generator[int]:
     [
         (leaves_where_it_yields, GRACE, "left", "finally"),
         (ends_by_itself, GRACE, "last", "caught"),
+        (returns, GRACE, "returned", "caught"),
         (is_a_plain_generator, 0.0, None, "closed"),
     ],
 )

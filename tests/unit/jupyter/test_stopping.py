@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skyward.control.run import Remains
-from skyward.errors import TaskCancelledError
+from skyward.errors import NodeLostError, TaskCancelledError
 from skyward_jupyter.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
@@ -115,6 +115,25 @@ def test_cancelled_map_in_the_background_leaves_lists(notebook: Notebook, comput
         handle.result()
     assert raised.value.__notes__ == ["loss came back as a list, with None where a run had nothing."]
     assert notebook["loss"] == [10, None]
+
+
+def test_nodes_that_are_lost_have_none_beside_the_values_of_the_others(notebook: Notebook, compute: Pools) -> None:
+    compute.hold = True
+    notebook("%sky up --nodes 2")
+    start = compute.made[0].start
+
+    def second_is_lost(*args: Any, **kwargs: Any) -> None:
+        run = start(*args, **kwargs)
+        run.left = [run._value()[0], None]
+        run.future.set_exception(NodeLostError("run_cell() did not finish: node 1 died."))
+
+    compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
+    ran = notebook("%%sky --on all\nloss = 0.5")
+    assert ran.shown_error.splitlines() == [
+        "NodeLostError: The cell did not finish: node 1 died.",
+        "loss came back as a list, with None where a run had nothing.",
+    ]
+    assert notebook["loss"] == [0.5, None]
 
 
 class Run:
