@@ -3,10 +3,11 @@
 import builtins
 import difflib
 import linecache
+import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
@@ -14,11 +15,13 @@ from typing import Any
 
 from skyward.errors import NotPicklableError, TooLargeError, UsageError
 from skyward.pending import PendingFunction
-from skyward.wire.arrays import View, shared_views
+from skyward.values import shown
+from skyward.wire.arrays import View, extent_of, shared_views
 from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
-from skyward.wire.sources import source_bundle
+from skyward.wire.process_wide import objects_used_by
+from skyward.wire.sources import ModuleSource, source_bundle
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
@@ -44,6 +47,7 @@ class Capture:
         request: what the node is asked to run.
         values: the packed values, as `request.roots` says.
         originals: the objects in them.
+        notices: what is to be said before the cell is sent.
         is_stream: the cell yields.
         each: with `--map`, the name and its values, one run for each.
     """
@@ -52,6 +56,7 @@ class Capture:
     request: CellRequest
     values: tuple[Packed, ...]
     originals: Originals = field(default_factory=Originals)
+    notices: tuple[str, ...] = ()
     is_stream: bool = False
     each: tuple[str, tuple[Packed, ...]] | None = None
 
@@ -86,6 +91,7 @@ def capture(
     nodes: Collection[int] = (),
     map_name: str | None = None,
     in_place: bool = True,
+    is_next: bool = False,
 ) -> Capture:
     """The cell `code` with the values of `user_ns` that it reads.
 
@@ -98,6 +104,7 @@ def capture(
         map_name: the name that stands for one element after the other (`--map`).
         in_place: whether the objects of the notebook take over what the cell changes in them; with several runs of
             it they cannot.
+        is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
 
     Raises:
         UsageError: a name is not there, or may not be taken along.
@@ -112,11 +119,15 @@ def capture(
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
+    if is_next:
+        taking.process_wide(code)
     parts = taking.parts()
     sources = source_bundle([*code.imports, *sorted(taking.local)])
     outputs = code.assigned if code.only is None else code.only
     manifest = Manifest(
-        entries=tuple(sorted([*taking.entries, *(part.entry for part in parts)], key=lambda entry: -entry.nbytes)),
+        entries=tuple(
+            sorted([*taking.entries, *(part.entry for part in parts if part.is_named)], key=lambda entry: -entry.nbytes)
+        ),
         modules=tuple(taking.modules.items()),
         sources=tuple(name for name, module in sources.items() if module.filename),
         outputs=tuple(name for name in outputs if name not in code.deletes or code.only is not None),
@@ -143,7 +154,22 @@ def capture(
         shows=each is None,
     )
     packed = tuple(part.shared.packed for part in parts)
-    return Capture(manifest, request, packed, Originals([part.shared.memo for part in parts]), code.is_stream, each)
+    originals = Originals([part.shared.memo for part in parts])
+    notices = (*taking.notices, *_changed_modules(sources))
+    return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
+
+
+def _changed_modules(sources: Mapping[str, ModuleSource]) -> Iterator[str]:
+    """One sentence for each variable of a local module that was assigned to since it was imported."""
+    for name, source in sources.items():
+        module = sys.modules.get(name)
+        for variable, written in {} if module is None else source.constants.items():
+            value = vars(module).get(variable, written)
+            if type(value) is not type(written) or value != written:
+                yield (
+                    f"{name}.{variable} is {shown(value)} here, and {shown(written)} on the node, which has it from "
+                    f"{os.path.basename(source.filename)}. Pass it as a variable, or assign it in the cell."
+                )
 
 
 @dataclass(slots=True)
@@ -176,6 +202,11 @@ class _Part:
 
     values: tuple[_Value, ...]
     shared: Shared
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is more than what the notebook's process has for all."""
+        return any(each.names or each.key for each in self.values)
 
     @property
     def roots(self) -> tuple[Root, ...]:
@@ -259,6 +290,28 @@ class _Taking:
         self._values.append(known)
         known.shared = self._shared(kind.__qualname__, kind, whole={key})
 
+    def process_wide(self, code: CellCode) -> None:
+        """Take what the notebook's process has for all, as its random numbers, if the cell may use it."""
+        modules = [str(getattr(each.value, "__module__", None) or "") for each in self._values]
+        modules += [type(each.value).__module__ for each in self._values]
+        for each in objects_used_by([*self.modules.values(), *code.imports, *modules]):
+            self._values.append(_Value([], each, self._shared("the random numbers", each)))
+
+    @property
+    def notices(self) -> list[str]:
+        """One sentence for each value that will not share memory on the node, and does so here."""
+        holders = {id(extent_of(array).owner): each for each in self._values for array in each.shared.arrays}
+        found = []
+        for each in self._values:
+            for derived in each.shared.derived:
+                other = holders.get(id(extent_of(derived).owner))
+                if other is not None and each.names and other.names:
+                    found.append(
+                        f"{each.names[0]} shares memory with {other.names[0]} here, and not on the node: what the cell "
+                        f"changes in one of them does not show in the other. Make {each.names[0]} in the cell."
+                    )
+        return found
+
     def parts(self) -> list[_Part]:
         """All values, those in one pickle that refer to the same objects or share memory."""
         groups, views = _joined(self._values)
@@ -307,12 +360,15 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
         return number
 
     owner_of: dict[int, int] = {}
-    objects = [{} if is_plain(each.value) else each.shared.objects() for each in values]
-    for number, mine in enumerate(objects):
+    known = [(number, each) for number, each in enumerate(values) if not is_plain(each.value)]
+    known.sort(key=lambda pair: pair[1].shared.packed.nbytes)
+    for number, each in known if len(known) > 1 else ():
+        mine = each.shared.objects()
         for key in mine.keys() & owner_of.keys():
             if leader(owner_of[key]) != leader(number) and is_shared_visibly(mine[key][1]):
                 leaders[leader(number)] = leader(owner_of[key])
-        owner_of.update(dict.fromkeys(mine, number))
+        if number != known[-1][0]:
+            owner_of.update(dict.fromkeys(mine, number))
     views: dict[int, View] = {}
     holder = {id(array): number for number, each in enumerate(values) for array in each.shared.arrays}
     for group in shared_views(array for each in values for array in each.shared.arrays):

@@ -9,7 +9,8 @@ from skyward.wire.contents import Contents, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
-from skyward.worker.harvest import Harvest, Together
+from skyward.worker.harvest import Harvest
+from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.failures import listed
@@ -54,7 +55,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result])]
+    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
     error = home.error()
     if error is not None:
         raise _with_notes(error, notices)
@@ -84,7 +85,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Out
             user_ns[name] = next(row[name] for row in rows if name in row)
         else:
             user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
-    notices += [*_stayed(results, user_ns), *_changed(results, bound)]
+    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -276,6 +277,19 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
         f"{'it is' if len(nodes) == 1 else 'they are'} as before. Assign the value in the cell to have the list of "
         f"all copies: `{first} = {first}`."
     ]
+
+
+def _surroundings(results: Sequence[CellResult]) -> list[str]:
+    """One sentence about what the cell changed beside its variables."""
+    nodes: dict[str, list[int]] = {}
+    for result in results:
+        for what in result.harvest.surroundings:
+            nodes.setdefault(what, []).append(result.node)
+    if not nodes:
+        return []
+    ranks = sorted({rank for each in nodes.values() for rank in each})
+    are = "it is" if len(nodes) == 1 else "they are"
+    return [f"The cell changed {_listed(list(nodes))} on {listed(ranks)}; here {are} as before."]
 
 
 def _listed(names: Sequence[str]) -> str:

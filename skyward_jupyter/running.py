@@ -1,5 +1,6 @@
 """Running a cell: from its text to a pool, and back into the notebook."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ class CellRunner:
         self._shell = shell
         self._pools = pools
         self.background: list[CellHandle] = []
+        self._environ = dict(os.environ)
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
@@ -76,8 +78,21 @@ class CellRunner:
             return None
         if sent.manifest.worth_showing and not options.quiet:
             self._publish(sent.manifest)
+        for notice in (*sent.notices, *self._environment(code, options)):
+            _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
         return self._send(compute, code, sent, options, settings, raw)
+
+    def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
+        """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
+        if self._pools.find(options.pool) is None:
+            return
+        for name, value in dict(os.environ).items():
+            if self._environ.get(name) != value and name in code.source:
+                yield (
+                    f"os.environ[{name!r}] was set in the notebook, and the nodes, which run already, do not have it: "
+                    f"pass the value as a variable, or open the pool with `--env {name}=...`."
+                )
 
     def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
         """The pool of that name, opened under a line of progress if it was not.
@@ -128,6 +143,7 @@ class CellRunner:
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
             in_place=options.on != "all",
+            is_next=options.map is None and options.on != "all" and not options.noblock,
         )
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:

@@ -4,17 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pickle import PickleBuffer
 from typing import Any
+from weakref import WeakKeyDictionary
 
 __all__ = [
-    "Extent",
-    "Memory",
-    "View",
-    "arrays_owned_by",
-    "extent_of",
-    "is_array",
-    "is_inside_frame",
-    "shared_views",
-    "view_in",
+    *("Extent", "Memory", "View", "arrays_owned_by", "attributes_of_array", "extent_of", "is_array"),
+    *("is_derived_array", "is_inside_frame", "shared_views", "view_in"),
 ]
 
 
@@ -24,9 +18,28 @@ def is_array(value: object) -> bool:
     return kind.__name__ == "ndarray" and kind.__module__ == "numpy"
 
 
+def is_derived_array(value: object) -> bool:
+    """Return whether `value` is an array of a class derived from `ndarray`."""
+    kind = type(value)
+    if kind not in _derived:
+        _derived[kind] = any(base.__name__ == "ndarray" and base.__module__ == "numpy" for base in kind.__mro__[1:])
+    return _derived[kind]
+
+
+_derived: "WeakKeyDictionary[type, bool]" = WeakKeyDictionary()
+
+
+def attributes_of_array(value: Any) -> dict[str, Any]:
+    """Return the attributes of an array of a derived class, which NumPy leaves behind; none if the class takes them."""
+    kind = type(value)
+    array = next(base for base in kind.__mro__ if base.__name__ == "ndarray" and base.__module__ == "numpy")
+    has_own = any(getattr(kind, name) is not getattr(array, name) for name in ("__reduce__", "__reduce_ex__"))
+    return {} if has_own else dict(getattr(value, "__dict__", {}))
+
+
 def arrays_owned_by(value: Any) -> Iterator[Any]:
     """Yield the arrays inside a frame or a series of pandas, which shares them with others until one is written to."""
-    if is_inside_frame(value):
+    if is_inside_frame(type(value)):
         for block in getattr(value, "blocks", (value,)):
             values = getattr(block, "values", None)
             for array in (values, getattr(values, "_ndarray", None)):
@@ -34,9 +47,9 @@ def arrays_owned_by(value: Any) -> Iterator[Any]:
                     yield array
 
 
-def is_inside_frame(value: object) -> bool:
-    """Return whether `value` is what a frame or a series of pandas is made of."""
-    return type(value).__module__.startswith(_INSIDE_FRAMES)
+def is_inside_frame(kind: type) -> bool:
+    """Return whether objects of `kind` are what a frame or a series of pandas is made of."""
+    return kind.__module__.startswith(_INSIDE_FRAMES)
 
 
 _INSIDE_FRAMES = ("pandas._libs.internals", "pandas.core.internals", "pandas.core.arrays")

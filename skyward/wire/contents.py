@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 import cloudpickle
 from cloudpickle import cloudpickle as inner
 
-from skyward.wire.arrays import Memory, is_array, is_inside_frame
+from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
 from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
+from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
     *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly"),
-    *("parts_of", "put_contents", "rebuilt"),
+    *("parts_of", "put_contents", "rebuilt", "set_attributes"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
@@ -74,7 +75,7 @@ def is_fixed(value: Any) -> bool:
     if kind in _ATOMS:
         return True
     if isinstance(value, type):
-        return not _is_by_value(value)
+        return value in inner._BUILTIN_TYPE_NAMES or not _is_by_value(value)
     if isinstance(value, types.FunctionType):
         return not _is_by_value(value)
     if kind is CACHED:
@@ -141,6 +142,8 @@ def contents_of(value: Any) -> Contents | None:
     For objects for which neither `is_fixed` nor `parts_of` has an answer. Calls `__reduce_ex__` of objects.
     """
     kind = type(value)
+    if name_of(value):
+        return Contents("process", state_of(value))
     if kind is list:
         return Contents("list", list(value))
     if kind is dict:
@@ -150,7 +153,11 @@ def contents_of(value: Any) -> Contents | None:
     if kind is bytearray:
         return Contents("bytearray", bytes(value))
     if is_array(value):
-        return Contents("array", (value.shape, value.__reduce_ex__(5)))
+        return Contents("array", (value.shape, value.__reduce_ex__(5), {}))
+    if kind.__name__ == "MaskedArray" and is_derived_array(value):
+        return Contents("masked", (value.data.copy(), value.mask, value.fill_value))
+    if is_derived_array(value) and (attributes := attributes_of_array(value)):
+        return Contents("array", (value.shape, value.__reduce_ex__(5), attributes))
     if kind is types.CellType:
         try:
             return Contents("cell", (value.cell_contents,))
@@ -166,7 +173,7 @@ def contents_of(value: Any) -> Contents | None:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
         return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
-    if is_inside_frame(value) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
+    if is_inside_frame(kind) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
         return None
     if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
         return Contents("deque" if isinstance(value, collections.deque) else "set", list(value))
@@ -256,8 +263,10 @@ def _put_bytearray(value: bytearray, parts: bytes) -> None:
     value[:] = parts
 
 
-def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None]) -> None:
-    shape, reduced = parts
+def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None, dict[str, Any]]) -> None:
+    shape, reduced, attributes = parts
+    if attributes:
+        set_attributes(value, attributes)
     new = None if reduced is None else rebuilt(reduced)
     if value.shape != shape:
         value.resize(shape, refcheck=False)
@@ -267,6 +276,12 @@ def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None]) -> None:
         value[...] = new
     elif value.tobytes() != new.tobytes():  # another view of its memory may have taken the change already
         raise ValueError("it is read-only here")
+
+
+def _put_masked(value: Any, parts: tuple[Any, Any, Any]) -> None:
+    data, mask, value.fill_value = parts
+    value.data[...] = data
+    value.mask = mask
 
 
 def _put_cell(value: types.CellType, parts: tuple[Any, ...]) -> None:
@@ -379,6 +394,12 @@ def _slots_of(kind: type) -> list[str]:
     return copyreg._slotnames(kind)  # type: ignore[attr-defined,no-any-return]  # what object.__getstate__ uses
 
 
+def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
+    """Let `value` have `attributes`, and no others. Called by pickles."""
+    value.__dict__.clear()
+    value.__dict__.update(attributes)
+
+
 def rebuilt(reduced: tuple[Any, ...]) -> Any:
     """Return the object that `__reduce_ex__` has described, where that has no items."""
     make, arguments, *rest = reduced
@@ -389,12 +410,14 @@ def rebuilt(reduced: tuple[Any, ...]) -> Any:
 
 
 _PUT: dict[str, Callable[[Any, Any], None]] = {
+    "process": set_state,
     "list": _put_list,
     "dict": _put_dict,
     "set": _put_set,
     "deque": _put_deque,
     "bytearray": _put_bytearray,
     "array": _put_array,
+    "masked": _put_masked,
     "cell": _put_cell,
     "function": _put_function,
     "cached": _put_cached,

@@ -29,12 +29,13 @@ from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
-from skyward.wire.arrays import View, arrays_owned_by, is_array
+from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import behind_proxy, rebuilt
+from skyward.wire.contents import behind_proxy, rebuilt, set_attributes
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
+from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 
 __all__ = ["Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
 
@@ -55,6 +56,7 @@ class Side:
         from_home: ids of classes of the notebook. They travel once, on their own, and are referred to.
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
+        is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
     namespace: dict[str, Any]
@@ -66,6 +68,7 @@ class Side:
     from_home: set[str] = field(default_factory=set)
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
+    is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
         """The id under which `kind` travels; at home the one that cloudpickle gave it."""
@@ -92,10 +95,10 @@ class Side:
         return known
 
     def without(self, keys: Iterable[str]) -> "Side":
-        """A side with an empty namespace that knows the same classes, but for those of `keys`."""
+        """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home)
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, is_trial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class Shared:
         modules: local modules that it refers to.
         classes: by id, the classes of the notebook that it refers to.
         arrays: the NumPy arrays in it.
+        derived: those of classes derived from them, which do not share memory where they travel to.
         memo: the memo of its pickle, see `objects`.
     """
 
@@ -116,6 +120,7 @@ class Shared:
     modules: frozenset[str]
     classes: Mapping[str, type] = field(default_factory=dict)
     arrays: Sequence[Any] = ()
+    derived: Sequence[Any] = ()
     memo: Any = None
 
     def objects(self) -> dict[int, tuple[int, Any]]:
@@ -156,7 +161,7 @@ def pack_shared(
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.memo)
+    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -223,6 +228,7 @@ class _Pickler(Pickler):
         self.modules: set[str] = set()
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
+        self.derived: list[Any] = []
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, ModuleType):
@@ -232,10 +238,18 @@ class _Pickler(Pickler):
             return _with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
         if isinstance(obj, MappingProxyType) and type(shown := behind_proxy(obj)) is dict and "__module__" not in shown:
             return MappingProxyType, (shown,)
+        if name := name_of(obj):
+            return _process_wide, (name,), state_of(obj), None, None, set_state
+        if isinstance(obj, memoryview) and not obj.readonly:
+            raise TypeError("a memoryview that can be written to does not share its memory with a node")
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
         if is_array(obj):
             return self._array(obj)
+        if is_derived_array(obj):
+            self.derived.append(obj)
+            if vars_of_array := attributes_of_array(obj):
+                return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
         self._private.update(map(id, arrays_owned_by(obj)))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
@@ -323,6 +337,12 @@ def _with_cause(error: BaseException, cause: BaseException, is_context: bool) ->
     return error
 
 
+def _process_wide(name: str) -> Any:
+    importlib.import_module(name)
+    found = object_named(name)
+    return type(found)() if _side.get().is_trial else found
+
+
 def _make_cell() -> CellType:
     return CellType()
 
@@ -344,7 +364,7 @@ def _class_of(key: str) -> type:
     side = _side.get()
     known = side.find(key)
     if known is None and key in side.unopened:
-        side.unopened.pop(key)()
+        side.unopened[key]()
         known = side.find(key)
     if known is None:
         raise pickle.UnpicklingError("a class that it needs was not sent along, or is gone")
@@ -355,10 +375,39 @@ def _make_class(make: Callable[..., type], arguments: tuple[Any, ...], key: str,
     side = _side.get()
     known = side.find(key)
     if known is None:
-        known = make(*arguments, key if side.is_home else None, extra)
+        known = _made_without_hooks(make, arguments, key if side.is_home else None, extra)
         side.remember(key, known)
         side.unfinished.add(id(known))
     return known
+
+
+def _made_without_hooks(make: Callable[..., type], arguments: tuple[Any, ...], tracked: str | None, extra: Any) -> type:
+    """Make a class. Classes of the notebook that do something when one is derived from them, have done so before."""
+    metaclass, *named = arguments
+    bases = named[1] if make is inner._make_skeleton_class else ()
+    hooks = [
+        (base, vars(base)[_HOOK])
+        for base in dict.fromkeys(each for base in bases if isinstance(base, type) for each in base.__mro__)
+        if _HOOK in vars(base) and not inner._should_pickle_by_reference(base)
+    ]
+    for base, _ in hooks:
+        setattr(base, _HOOK, classmethod(_no_hook))  # for as long as it takes
+    try:
+        if bases and all(isinstance(base, type) for base in bases) and not inner._should_pickle_by_reference(metaclass):
+            native: Any = next(base for base in metaclass.__mro__ if inner._should_pickle_by_reference(base))
+            made: type = native.__new__(metaclass, named[0], bases, dict(named[2]))
+            return inner._lookup_class_or_track(tracked, made)  # type: ignore[no-any-return]  # it is not typed
+        return make(*arguments, tracked, extra)
+    finally:
+        for base, hook in hooks:
+            setattr(base, _HOOK, hook)
+
+
+_HOOK = "__init_subclass__"
+
+
+def _no_hook(_: type[Any], /, **__: object) -> None:
+    """Stand for an `__init_subclass__`."""
 
 
 def _restore_class(kind: type, state: Any) -> None:

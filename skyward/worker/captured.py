@@ -15,10 +15,15 @@ from skyward.wire.arrays import extent_of, is_array
 from skyward.wire.contents import is_fixed
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
+from skyward.wire.process_wide import name_of, state_test
 from skyward.wire.stateless import OF_CLASSES
 from skyward.worker.written import address_of, watch
 
 __all__ = ["Captured", "Part", "Root"]
+
+
+_ATTEMPTS = 2
+"""Times that a part is begun: once more by a class that the first time is on the way to, and that needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,10 @@ class Part:
 
     def open(self, side: Side) -> None:
         """Unpack the values, and note how they are."""
-        value, self.memo = unpack_tracked(self.packed, side)
+        value, memo = unpack_tracked(self.packed, side)
+        if self.memo is not None:
+            return  # a class in it needed another one, which needed the class: it was opened meanwhile
+        self.memo = memo
         self.values = (value,) if len(self.roots) == 1 else tuple(value)
         self.written = tuple(map(watch, self.packed.buffers))
         self.unchanged = self._in_short()
@@ -82,6 +90,8 @@ class Part:
         for value in self.values:
             if is_array(value) and not value.dtype.hasobject and self.packed.buffers:
                 tests.append(_shape_test(value))
+            elif name_of(value):
+                tests.append(state_test(value))
             elif isinstance(value, types.FunctionType):
                 tests.append(_function_test(value))
             elif isinstance(value, type):
@@ -109,8 +119,10 @@ class Part:
         Raises:
             NotPicklableError: they cannot be pickled any more.
         """
-        if self.memo is None or (self.unchanged is not None and self.unchanged()):
+        if self.memo is None:
             return None
+        if self.unchanged is not None:
+            return None if self.unchanged() else self.pack(side)
         now = self.pack(side)
         if any(was_written() for was_written in self.written):
             return now
@@ -164,11 +176,11 @@ class Captured:
             PayloadError: a value cannot be read here.
             ModuleNotFoundError: a value needs a module that is not installed here.
         """
-        waiting = dict.fromkeys(range(len(self.parts)))
+        begun = [0] * len(self.parts)
 
         def open_part(number: int) -> None:
-            if number in waiting:
-                del waiting[number]
+            begun[number] += 1
+            if self.parts[number].memo is None and begun[number] <= _ATTEMPTS:
                 self._open(self.parts[number], side, node)
 
         for number, part in enumerate(self.parts):
@@ -181,7 +193,7 @@ class Captured:
     def _open(self, part: Part, side: Side, node: int) -> None:
         try:
             part.open(side)
-        except ModuleNotFoundError:
+        except (ModuleNotFoundError, PayloadError):
             raise
         except Exception as error:
             name = next(iter(part.names), "a value")

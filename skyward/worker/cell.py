@@ -12,7 +12,7 @@ import linecache
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
@@ -33,6 +33,7 @@ from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
+from skyward.worker.surroundings import Surroundings
 
 __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 
@@ -150,6 +151,7 @@ class _Cell:
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
+        self._surroundings: Surroundings | None = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -188,12 +190,14 @@ class _Cell:
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
-        if request.sources is not None:
-            install(request.sources.unpack())
+        bundle = None if request.sources is None else request.sources.unpack()
+        if bundle is not None:
+            install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
         self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
+        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         if self._task is not None:
             self._task.leaves = True
         return program
@@ -250,6 +254,8 @@ class _Cell:
             limit=request.limit,
             in_place=request.in_place,
         )
+        if self._surroundings is not None:
+            found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
             return CellResult(found, None, self.node, request.definitions)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)

@@ -142,6 +142,9 @@ def _execute(shell: Any, source: str) -> Output:
     return output
 
 
+_RESULTS = re.compile(r"_+|_\d+|Out")
+
+
 def findings(
     scenario: Scenario,
     here: Sequence[Output | None],
@@ -158,6 +161,8 @@ def findings(
         differences: where the names differ afterwards.
         from_before: where those of the run under `%%sky` differ from what there was before the cell that failed there.
     """
+    if scenario.plain is not None:  # what the notebook prints is the value of the cell under %%sky
+        differences = [each for each in differences if not all(map(_RESULTS.fullmatch, each.roots))]
     if any(output is not None and output.refusal for output in there):
         return _of_refusal(scenario, there, from_before)
     found = _of_run(scenario, here, there, differences)

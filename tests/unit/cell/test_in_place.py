@@ -298,8 +298,8 @@ def test_what_was_only_read_stays_as_it_is(notebook: Notebook) -> None:
     result = sent.pending.fn(*sent.pending.args)
     assert result.failure is None
     assert result.harvest.changed == ()
-    assert set(result.harvest.together.names) == {"x"}
-    assert len(result.harvest.together.seeds) == 1  # `r`, which is inside
+    assert set(result.harvest.together.names) == {"x"}  # it has `r`
+    assert result.harvest.together.replaced == ()
 
 
 def test_several_runs_change_copies_and_that_is_told(notebook: Notebook) -> None:
@@ -366,3 +366,34 @@ def test_what_cannot_come_home_from_several_nodes_is_told_once(notebook: Noteboo
         "lock did not come back from nodes 0 and 1: it is of type _thread.lock, which cannot be pickled "
         "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name."
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "cell", "after"),
+    [
+        (
+            "class A:\n  n = 0\n  seen = []\n  def __init_subclass__(cls): A.n += 1; A.seen.append(cls.__name__)\n"
+            "class B(A): pass\nclass C(B):\n  l = []",
+            "x = C()\nC.l.append(1)\nclass D(C): pass",
+            "A.n == 3 and A.seen == ['B', 'C', 'D'] and C.l == [1] and issubclass(D, C)",
+        ),
+        (
+            "class A:\n  kinds = []\n  def __init_subclass__(cls): A.kinds.append(cls)\nclass B(A): pass\nb = B()",
+            "x = b\nn = len(A.kinds)",
+            "x is b and n == 1 and A.kinds == [B]",
+        ),
+        (
+            "import abc\nclass M(abc.ABCMeta):\n  made = []\n  def __new__(m, name, bases, ns):\n"
+            "    M.made.append(name); return super().__new__(m, name, bases, ns)\n"
+            "class A(metaclass=M):\n  @abc.abstractmethod\n  def f(self): ...",
+            "class B(A):\n  def f(self): return 1\nx = B().f()\ntry: A()\nexcept TypeError: y = True",
+            "M.made == ['A', 'B'] and x == 1 and y",
+        ),
+    ],
+)
+def test_what_classes_do_when_they_are_made_is_not_done_again(
+    notebook: Notebook, before: str, cell: str, after: str
+) -> None:
+    notebook.local(before)
+    assert notebook.sky(cell) == []
+    assert eval(after, notebook.names)

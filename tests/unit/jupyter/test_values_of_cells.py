@@ -40,8 +40,8 @@ def test_a_value_that_does_not_come_back_says_why_when_it_is_used(notebook: Note
     ran = notebook("%%sky\nimport threading\nthreading.Lock()")
     assert ran.err == ""
     assert "cannot be pickled" in repr(values(notebook))
-    assert notebook("_.acquire()").shown_error.startswith(
-        "UsageError: this value did not come back from its node: it is of type _thread.lock"
+    assert str(notebook("_.acquire()").error).startswith(
+        "this value did not come back from its node: it is of type _thread.lock"
     )
     notebook("%%sky\nbytes(20 << 20)")
     assert repr(values(notebook)) == (
