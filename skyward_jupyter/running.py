@@ -226,7 +226,7 @@ class CellRunner:
         stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
         if stop.ended and not any(run.is_stream for run in cell.runs):
             return cell.collect()
-        raise interrupted(stop.text(cell.salvage())) from None
+        raise interrupted(cell.salvage(stop)) from None
 
     def _remember(self, value: object) -> None:
         """Let `_` and `Out` have the value of the cell, as of any cell."""

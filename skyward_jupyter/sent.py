@@ -96,9 +96,10 @@ class SentCell:
         self.finish()
         return stop
 
-    def salvage(self) -> str:
-        """Bind what there is of a cell that was stopped; what came back, in words."""
-        return came_back(self._bind_remains(), as_lists=self.shape != "single")
+    def salvage(self, stop: Stop) -> str:
+        """Bind what there is of a cell that was stopped; a sentence on how that went and on what came back."""
+        when = "at its end" if stop.was_over else "then"
+        return stop.text(came_back(self._bind_remains(), as_lists=self.shape != "single", when=when))
 
     def _tell_what_came(self, error: TaskError) -> None:
         """Bind what there is of a cell that did not end by itself, and add to `error` what came back."""

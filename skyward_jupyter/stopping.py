@@ -32,13 +32,13 @@ class Stop:
     """How stopping the runs of a cell went.
 
     Attributes:
-        was_over: there was nothing to stop.
-        ended: every run ended by itself after all.
+        was_over: whether there was nothing to stop.
+        ended: whether every run ended by itself after it was told to stop.
         stopped: ranks of the nodes that have stopped the work.
         waiting: ranks of the nodes that have not confirmed it.
-        lost: ranks of the nodes that have stopped the work and handed nothing over.
-        left_behind: what the cell had assigned was being packed, or on its way, and the user would not wait for it.
-        within: how long was waited, in words.
+        lost: ranks of the nodes whose part of the variables is lost.
+        left_behind: whether the user stopped waiting while variables were packed or on their way.
+        within: how long the nodes had, in words.
     """
 
     was_over: bool
@@ -151,8 +151,9 @@ def bind_remains(
         notices = outcome.notices
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # what a run had raised before; its place in the lists has it
-        notices = list(getattr(error, "__notes__", ()))
+    except BaseException as error:  # raised on the node before the cell was stopped
+        who = "A run" if as_lists else "The cell"
+        notices = [f"{who} had raised {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
     for notice in notices:
         notify(notice)
     names = dict.fromkeys(_names(results, as_lists=as_lists))

@@ -98,7 +98,7 @@ class Payload:
 
 
 NOTHING_LEFT = Payload(pickle.dumps(None, 5))
-"""What a task leaves that was stopped before it had begun on anything that it would leave."""
+"""What a task leaves that was stopped before it had anything to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The task was stopped, and what it leaves is being packed. That takes the longer the more it is."""
+    """The task was stopped, and what it leaves is being packed, which may take a while."""
 
     task: int
 

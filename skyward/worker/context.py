@@ -38,8 +38,8 @@ class TaskContext:
         task: its number.
         node: the rank of its node.
         port: its way to the client.
-        job: what it is; None where that has no end but its own.
-        leaves: whether it has begun on what it leaves behind if it is stopped.
+        job: the job that runs it; None outside a slot.
+        leaves: whether it has something to leave if it is stopped now.
         ended: whether it has ended. Threads that it started may outlive it.
     """
 

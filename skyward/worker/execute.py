@@ -45,13 +45,13 @@ class Interrupted(KeyboardInterrupt):
     """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
 
     Attributes:
-        left: gives what the task leaves though it was stopped; None for nothing. Called when nothing interrupts it.
+        left: returns what the task leaves; None if it leaves nothing. Called once the task cannot be interrupted.
     """
 
     left: Callable[[], Any] | None = None
 
     def take(self) -> Any:
-        """Return what the task leaves, and let go of the task."""
+        """Return what the task leaves, and drop the references to the task."""
         left, self.left, self.__traceback__ = self.left, None, None
         return None if left is None else left()
 
@@ -144,7 +144,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
 
 
 def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
-    """Return what a stopped task leaves, ready to send; empty if there is something that cannot be sent."""
+    """Return what a stopped task leaves, ready to send; an empty payload if that is lost."""
     if isinstance(stop, Stopped) or stop.left is None:
         return Payload(b"") if own.leaves else NOTHING_LEFT
     job.leaving = True
@@ -215,9 +215,9 @@ def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
 
 
 def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
-    """Interrupt a generator where it yields, as it would be interrupted anywhere else; how that ended.
+    """Raise an interrupt where a generator yields, and return the one that ended it.
 
-    Nobody wants what it yields from then on. One that ends by itself leaves what it returns, or its last element.
+    What it yields after that is dropped. If it handles the interrupt, it leaves what it returns, or its last element.
     """
     last = None
     try:

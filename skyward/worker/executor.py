@@ -25,7 +25,7 @@ _AGAIN = 0.3
 """Seconds after which a task that goes on is interrupted again: it may have caught the first one."""
 
 _LAST = PATIENCE - _AGAIN
-"""Seconds before a task is given up from when it is interrupted again; until then it can do what it does about it."""
+"""Seconds before it is given up at which a task is interrupted again: until then it may handle the first interrupt."""
 
 
 class Slot(Protocol):

@@ -70,9 +70,17 @@ def test_interrupt_of_a_cell_that_was_over_keeps_its_variables(notebook: Noteboo
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     assert notebook("%%sky\nloss = 0.5").shown_error == (
-        "Interrupted: the work was over already; loss came back as it was then."
+        "Interrupted: the work was over already; loss came back as it was at its end."
     )
     assert notebook["loss"] == 0.5
+
+
+def test_interrupt_of_a_cell_that_had_failed_says_what_it_had_raised(notebook: Notebook, compute: Pools) -> None:
+    notebook("%sky up")
+    interrupt_after_sending(compute.made[0])
+    ran = notebook("%%sky\nloss = 0.5\n1 / 0")
+    assert ran.shown_error.startswith("Interrupted: the work was over already; loss came back")
+    assert ran.err == "The cell had raised ZeroDivisionError: division by zero\n"
 
 
 def test_interrupt_of_a_stream_that_was_over_keeps_its_variables(notebook: Notebook, compute: Pools) -> None:
@@ -84,7 +92,7 @@ def test_interrupt_of_a_stream_that_was_over_keeps_its_variables(notebook: Noteb
     notebook("%sky up")
     notebook.magics._runner._show = interrupted  # type: ignore[method-assign]
     ran = notebook("%%sky\nfor loss in (3, 2, 1):\n    yield loss")
-    assert ran.shown_error == "Interrupted: the work was over already; loss came back as it was then."
+    assert ran.shown_error == "Interrupted: the work was over already; loss came back as it was at its end."
     assert notebook["loss"] == 1
 
 
