@@ -17,7 +17,7 @@ from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_line
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.progress import Progress, meter, opening
 from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from skyward.compute import Compute
     from skyward.target import Target
     from skyward_jupyter.handle import CellHandle
     from skyward_kernel.bridge import PanelBridge
@@ -203,7 +204,7 @@ class SkyMagics(ConfiguredMagics):
         """Take over a pool that another kernel has left; the pool."""
         names, _, _ = parse_words(words, "attach", ())
         name = _at_most_one(names, "attach") or self.default_pool
-        compute = self._pools.attach(name)
+        compute = self._pools.attach(name, opening=self.opening)
         self.put_in_scope()
         _say(f"Pool {name!r} is this kernel's now.\n{recovered_table(compute.recovered)}".rstrip())
         return compute
@@ -299,10 +300,13 @@ class SkyMagics(ConfiguredMagics):
         def text() -> str:
             return meter(sum(future.done() for future in futures), len(futures), time.monotonic() - started)
 
-        shown = self.show_progress and self.shell is not None and hasattr(self.shell, "kernel")
-        return Progress(
-            cast("InteractiveShell", self.shell), text, after=self.progress_after, enabled=shown, stays=True
-        )
+        settings = self._display_settings
+        shown = settings.show_progress and hasattr(self.shell, "kernel")
+        return Progress(cast("InteractiveShell", self.shell), text, after=settings.progress_after, enabled=shown)
+
+    def opening(self, pool: "Compute") -> Progress:
+        """Progress of a pool that code opens. See `PoolManager.observe`."""
+        return opening(cast("InteractiveShell", self.shell), pool, self._display_settings)
 
     def pool_names(self) -> list[str]:
         """The pools there are, and those that a file describes."""

@@ -17,7 +17,7 @@ from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.progress import Progress, meter, opening
 from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
@@ -102,20 +102,15 @@ class CellRunner:
             ProvisioningError: it cannot have its machines.
             KeyboardInterrupt: the user interrupted it; nothing of the pool is left.
         """
-        started = time.monotonic()
 
-        def opening(compute: "Compute") -> Progress:
-            def text() -> str:
-                pool = compute.snapshot()
-                ready = sum(node.state == "active" for node in pool.nodes)
-                seconds = time.monotonic() - started
-                return f"Starting pool {name!r}: {ready} of {pool.desired or pool.min} nodes ready, {seconds:.0f} s"
-
-            return self._progress(text, settings, quiet)
+        def shown(compute: "Compute") -> Progress:
+            return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:
-            return self._pools.get_or_open(name, asked, opening=opening)
+            return self._pools.get_or_open(name, asked, opening=shown)
         except KeyboardInterrupt:
+            if self._pools.peek(name) is not None:
+                raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
 
     def _analyse(self, raw: str, options: "CellOptions") -> CellCode:
@@ -172,7 +167,7 @@ class CellRunner:
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
         tape = Tape() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
-        sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
+        sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals)
         footed = settings.footer and options.footer and not options.quiet
         footer = self._footer(runs, started, shown=footed)

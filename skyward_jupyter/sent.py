@@ -73,6 +73,7 @@ class SentCell:
             raise reworded(error) from None
         finally:
             self.finish()
+            self.originals.release()
 
     def collect(self) -> Any:
         """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
@@ -86,6 +87,8 @@ class SentCell:
             outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
+        finally:
+            self.originals.release()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value

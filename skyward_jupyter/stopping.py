@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import TaskCancelledError
+from skyward.words import asked_to_stop, nodes_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import listed
 from skyward_jupyter.manifest import size_text
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.results import apply_result, apply_results
@@ -61,18 +61,17 @@ class Stop:
             parts.append("the work was over already")
         if self.left_behind:
             left = "was left behind" if is_final else "is on its way"
-            parts.append(f"the work on {listed(self.waiting)} was stopped")
+            parts.append(f"the work on {nodes_text(self.waiting)} was stopped")
             parts.append(f"what the cell had assigned there {left}")
         elif self.waiting:
-            was, has = ("was", "has") if len(self.waiting) == 1 else ("were", "have")
-            asked = f"{listed(self.waiting)} {was} asked to stop the work, and {has} not confirmed it {self.within}"
+            asked = asked_to_stop(self.waiting, self.within)
             parts.append(f"{asked}: what the cell had assigned there was discarded" if is_final else asked)
         if self.stopped:
-            parts.append(f"the work on {listed(self.stopped)} was stopped")
+            parts.append(f"the work on {nodes_text(self.stopped)} was stopped")
         if came:
             parts.append(came)
         if self.lost:
-            parts.append(f"what the cell had assigned on {listed(self.lost)} did not come back")
+            parts.append(f"what the cell had assigned on {nodes_text(self.lost)} did not come back")
         return f"{'; '.join(parts) or 'the work had not started on any node'}."
 
 

@@ -287,7 +287,7 @@ class Node:
         failed: Callable[[ConnectionError | NodeFullError], None],
     ) -> None:
         """Send a task, after the blobs it needs. `failed` is told why if those do not get there."""
-        blobs = {**work.code.outgoing.blobs, **work.call.blobs}
+        blobs = work.blobs
         if not blobs:
             self._submit(work, attempt, share)
             return
@@ -341,6 +341,7 @@ class Node:
                 work.timeout,
                 share,
                 "" if work.origin is None else work.origin.label,
+                work.values,
                 work.grace,
             )
         )

@@ -50,6 +50,7 @@ class _Ended(NamedTuple):
     seconds: float | None
     yielded: int
     cost: float
+    retries: int
 
 
 class TaskRecord:
@@ -89,6 +90,7 @@ class TaskRecord:
                 work.seconds,
                 work.yielded,
                 cost,
+                work.retried,
             )
         )
 
@@ -136,6 +138,7 @@ def _view(work: Work, node: int | None, since: float, now: float) -> TaskView:
         started_at=None if node is None or work.sent_at is None else work.sent_at + since,
         yielded=work.yielded,
         cost=0.0 if node is None else cost_of(work, now),
+        retries=work.retried,
     )
 
 
@@ -152,5 +155,6 @@ def _ended_view(ended: _Ended, since: float) -> TaskView:
         seconds=ended.seconds,
         yielded=ended.yielded,
         cost=ended.cost,
+        retries=ended.retries,
         reason=ended.reason or {"error": "it raised", "timeout": "it ran past its timeout"}.get(ended.outcome, ""),
     )

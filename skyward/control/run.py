@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from skyward.control import background
 from skyward.control.costing import cost_of
 from skyward.control.streams import RemoteIterator, StreamBuffer
-from skyward.control.work import Work
+from skyward.control.work import TaskFuture, Work
 from skyward.errors import OperatorError
 from skyward.wire.messages import Blob
 
@@ -39,14 +39,11 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
         background.call_soon(runner.cancel, [work])
 
     work.future.stop_with(stop)
+    work.future.runs_while(lambda: work.running)
     if work.stream is not None:
-
-        def fetch(blob: Blob) -> memoryview:
-            return runner.fetch(work, blob).result()
-
         work.stream.connect(
             lambda units: background.call_soon(runner.credit, work, units),
-            fetch,
+            lambda blob: runner.fetch(work, blob),
             lambda keys: background.call_soon(runner.drop, work, keys),
             stop,
         )
@@ -78,7 +75,7 @@ class Run[T]:
             the generator returned, at the end of the stream.
     """
 
-    def __init__(self, future: Future[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
+    def __init__(self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
         self.future = future
         self._works = works
         self._stream = stream

@@ -50,7 +50,7 @@ def settle(
     if outcome in ("cancelled", "timeout") and arrived is not None and arrived.payload.data:
         work.left = arrived
     if outcome == "cancelled":
-        work.future.end_cancelled(f"{work.code.name}() was cancelled{_where(work)}.")
+        work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
     else:
         work.future.set_exception(_error(work, outcome, reason, arrived))
     if work.stream is not None:
@@ -67,6 +67,8 @@ def _error(
     match outcome:
         case BaseException():
             return outcome
+        case "error" if work.broken is not None:
+            return work.broken
         case "timeout" if work.group_limit is not None:
             return TaskTimeoutError(
                 f"{name}() had not ended when its group was past its timeout of {work.group_limit:g} s, and was stopped"
@@ -93,10 +95,20 @@ def _error(
             failure = arrived.decode() if arrived is not None else None
             if isinstance(failure, Failure):
                 try:
-                    return with_fix(failure.rebuild())
+                    error = with_fix(failure.rebuild())
                 except BaseException:  # of the class of the exception: it must not end the loop
-                    return failure.as_remote_error()
+                    error = failure.as_remote_error()
+                return _with_attempts(error, work)
             return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
+
+
+def _with_attempts(error: BaseException, work: Work) -> BaseException:
+    """Say how often a task was run that has retries."""
+    if work.retries.times and work.stream is not None and work.yielded:
+        BaseException.add_note(error, f"{work.code.name}() was not run again: part of its stream had been delivered.")
+    elif work.retries.times and work.retried:
+        BaseException.add_note(error, f"It was raised in the last of {work.retried + 1} attempts.")
+    return error
 
 
 def _where(work: Work) -> str:

@@ -19,7 +19,7 @@ __all__ = ["Failure", "Frame", "capture_failure"]
 type Packing = Callable[[object], Packed]
 type Unpack = Callable[[Packed], Any]
 
-_INTERNAL = ("skyward/worker/", "skyward/wire/")
+_INTERNAL = ("skyward/worker/", "skyward/wire/", "skyward/mapping.py")
 _MAX_FRAMES = 200
 _MAX_LINKS = 100
 """Exceptions of one chain that travel: the most recent ones."""

@@ -125,6 +125,7 @@ class Submit:
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
         label: what the client knows the task by; kept for whoever attaches to the pool.
+        values: results of other tasks that its arguments are made of, as those tasks returned them.
         grace: seconds that it has to end by itself once it is told to stop; 0 for one that leaves nothing then.
     """
 
@@ -138,6 +139,7 @@ class Submit:
     timeout: float | None = None
     share: tuple[int, int] | None = None
     label: str = ""
+    values: tuple[Payload, ...] = ()
     grace: float = 0.0
 
 

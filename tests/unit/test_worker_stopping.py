@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,9 @@ class Guard:
 
     def run[T](self, call: Callable[[], T]) -> T:
         return call()
+
+    def cancelling(self, cancel: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def job_of(function: Callable[..., Any], *, grace: float = GRACE, stream: bool = False) -> Job:

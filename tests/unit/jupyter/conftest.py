@@ -17,6 +17,7 @@ from traitlets.config import Config
 from skyward.control.decisions import DecisionEvent
 from skyward.control.run import Remains
 from skyward.errors import TaskCancelledError
+from skyward.opened import observe_with, observed
 from skyward.pending import PendingFunction
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.target import current_pool
@@ -90,7 +91,8 @@ class FakeCompute:
     def __init__(self, *, name: str, **fields: Any) -> None:
         resolved = resolve_groups((), None, fields, name)
         self.options = resolved.options
-        self.spec = resolved.groups["default"][0]
+        self.groups = resolved.groups
+        self.spec = next(iter(self.groups.values()))[0]
         self.name = name
         self.fields = fields
         self.nodes = self.spec.nodes
@@ -101,17 +103,30 @@ class FakeCompute:
         self.metrics: dict[int, Any] = {}
         self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
+        self.at_close: list[Callable[[], object]] = []
         self.made.append(self)
 
     def open(self) -> "FakeCompute":
-        if self.fail is not None:
-            raise self.fail
-        self.is_open = True
+        if not self.is_open:
+            with observed(self):  # type: ignore[arg-type]  # it is no Compute, only like one
+                if self.fail is not None:
+                    raise self.fail
+                self.is_open = self.alive = True
         return self
 
     def close(self) -> None:
         self.is_open = False
         self.closed += 1
+        calls, self.at_close = self.at_close, []
+        for call in calls:
+            call()
+
+    def when_closed(self, call: Callable[[], object]) -> None:
+        self.at_close.append(call)
+
+    @property
+    def asked_nodes(self) -> Nodes:
+        return self.nodes
 
     def resize(self, nodes: NodesLike) -> None:
         self.nodes = Nodes.of(nodes)
@@ -234,6 +249,7 @@ def new_shell() -> Iterator[InteractiveShell]:
     try:
         yield shell
     finally:
+        observe_with(None)  # where the extension was loaded
         shell.atexit_operations()
         InteractiveShell.clear_instance()
         sys.displayhook, sys.excepthook = hooks

@@ -382,6 +382,21 @@ def test_the_default_pool_is_in_scope_while_it_is_open(
     assert notebook("current_pool.get()").result is None
 
 
+def test_an_interrupted_wait_for_code_that_opens_the_pool_says_that_it_goes_on(
+    notebook: Notebook, pools: PoolManager, compute: type[FakeCompute], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: FakeCompute) -> None:
+        raise KeyboardInterrupt
+
+    pools.observe()
+    compute(name="train").open()
+    compute.made[0].is_open = False  # as while the code that has it opens it
+    monkeypatch.setattr(compute, "open", interrupted)
+    shown = notebook("%%sky --pool train\n1").shown_error
+    assert shown == "Interrupted: pool 'train' goes on opening in the code that opens it."
+    assert pools.names == ["train"]
+
+
 def test_settings_are_traits(notebook: Notebook) -> None:
     notebook.magics.capture_limit = 100
     notebook("big = bytes(10_000)")
