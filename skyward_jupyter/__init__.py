@@ -45,6 +45,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     shell.events.unregister("pre_run_cell", magics.put_in_scope)
     shell.events.unregister("pre_run_cell", magics.marks.before)
     shell.events.unregister("post_run_cell", magics.marks.after)
+    magics.tracebacks.remove()
     unregister(shell)
     watch_with(None)
     if magics.bridge is not None:

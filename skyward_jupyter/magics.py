@@ -14,7 +14,7 @@ from skyward.config import load
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options import parse_cell, parse_words, split_line
+from skyward_jupyter.options import parse_cell, parse_words
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
 from skyward_jupyter.progress import Progress, meter, opening
@@ -22,8 +22,9 @@ from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_jupyter.tracebacks import Tracebacks
 from skyward_jupyter.traits import ConfiguredMagics
-from skyward_jupyter.underline import underlined
+from skyward_jupyter.underline import split_line, underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class SkyMagics(ConfiguredMagics):
         self._in_scope: Target | None = None
         self.bridge: PanelBridge | None = None
         self.marks = CellMarks(shell)
+        self.tracebacks = Tracebacks(shell)
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
@@ -114,7 +116,8 @@ class SkyMagics(ConfiguredMagics):
         return self._runner.run(cell, options, settings)
 
     def _command(self, line: str) -> Any:
-        words = split_line(line)
+        with underlined("%sky", line):
+            words = split_line(line)
         if not words:
             raise UsageError(
                 f"%sky takes a subcommand: {', '.join(COMMANDS)}; "

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import TaskCancelledError, TaskError, TaskTimeoutError
+from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import tell_the_others
+from skyward_jupyter.failures import tell_the_others, tell_where
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
@@ -19,7 +19,7 @@ from skyward_jupyter.stopping import Stop, bind_remains, came_back, stop_runs, w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skyward.control.run import Remains, Run
+    from skyward.control.run import Run
 
 __all__ = ["SentCell", "Shape"]
 
@@ -38,6 +38,7 @@ class SentCell:
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
         originals: the objects that the cell took along.
+        names_node: whether an error of a cell that runs on one node names it, because nothing else does.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -46,7 +47,7 @@ class SentCell:
     notify: Callable[[str], None]
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
-    _elements: "list[Iterator[Any]]" = field(default_factory=list)
+    names_node: bool = False
 
     @property
     def done(self) -> int:
@@ -64,16 +65,18 @@ class SentCell:
             BaseException: what the cell raised.
         """
         (run,) = self.runs
-        elements = run.items()
-        self._elements.append(elements)  # which would be closed if nobody had it
         try:
-            yield from stream_items(elements, self.user_ns, self.originals, self.notify)
-        except TaskError as error:
-            self._tell_what_came(error)
-            raise reworded(error) from None
+            with self._using_originals():
+                try:
+                    yield from stream_items(run.items(), self.user_ns, self.originals, self.notify)
+                except TaskError as error:
+                    self._tell_what_came(error)
+                    raise reworded(error) from None
+        except Exception as error:
+            self._name_node(error)
+            raise
         finally:
             self.finish()
-            self.originals.release()
 
     def collect(self) -> Any:
         """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
@@ -84,11 +87,10 @@ class SentCell:
         """
         self.finish()
         try:
-            outcome = self._apply()
+            with self._using_originals():
+                outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
-        finally:
-            self.originals.release()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
@@ -102,7 +104,20 @@ class SentCell:
     def salvage(self, stop: Stop) -> str:
         """Bind what there is of a cell that was stopped; a sentence on how that went and on what came back."""
         when = "at its end" if stop.was_over else "then"
-        return stop.text(came_back(self._bind_remains(), as_lists=self.shape != "single", when=when))
+        with self._using_originals():
+            return stop.text(came_back(self._bind_remains(), as_lists=self.shape != "single", when=when))
+
+    @contextmanager
+    def _using_originals(self) -> "Iterator[None]":
+        """The last use of the originals, unless it is interrupted: `salvage` needs them then."""
+        try:
+            yield
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:
+            self.originals.release()
+            raise
+        self.originals.release()
 
     def _tell_what_came(self, error: TaskError) -> None:
         """Bind what there is of a cell that did not end by itself, and add to `error` what came back."""
@@ -115,16 +130,8 @@ class SentCell:
             error.add_note("What the cell had assigned did not come back.")
 
     def _bind_remains(self) -> list[str]:
-        remains = [self._with_last_element(run, each) for run in self.runs for each in run.remains()]
+        remains = [each for run in self.runs for each in run.remains()]
         return bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
-
-    def _with_last_element(self, run: "Run[Any]", each: "Remains") -> "Remains":
-        """What there is of a task; of a stream that ended by itself, that is the last element that nobody has taken."""
-        if self._elements and each.is_over and each.value is None and not was_cancelled(run):
-            with suppress(Exception):  # what ended the stream is in its future
-                for element in self._elements.pop():
-                    each = replace(each, value=element)
-        return each
 
     def _apply(self) -> Outcome:
         try:
@@ -133,7 +140,11 @@ class SentCell:
             self._tell_what_came(error)
             raise
         if self.shape == "single":
-            return apply_result(results[0], self.user_ns, self.originals)
+            try:
+                return apply_result(results[0], self.user_ns, self.originals)
+            except Exception as error:
+                self._name_node(error)
+                raise
         try:
             return apply_results(results, self.user_ns)
         except BaseException as error:
@@ -156,6 +167,10 @@ class SentCell:
                 for run in filter(was_cancelled, self.runs):
                     run.future.result()  # raises that it was
                 return [_result(run) for run in self.runs]
+
+    def _name_node(self, error: BaseException) -> None:
+        if self.names_node and not isinstance(error, SkywardError):  # those say it themselves
+            tell_where(error, self.runs[0].nodes[-1])
 
 
 def _result(run: "Run[CellResult]") -> CellResult:

@@ -129,8 +129,18 @@ class Run[T]:
         if self.future.done():
             if self.future.cancelled():
                 return "cancelled"
-            return "done" if Future.exception(self.future) is None else "failed"
+            return "failed" if Future.exception(self.future) is not None or self.failed else "done"
         return "running" if any(work.running for work in self._works()) else "queued"
+
+    @property
+    def failed(self) -> int:
+        """Number of its tasks that have failed; a cell that raised has, though its task has a result."""
+        return sum(_has_failed(work) for work in self._works())
+
+    @property
+    def size(self) -> int:
+        """Number of its tasks."""
+        return len(self._works())
 
     @property
     def cost(self) -> float:
@@ -160,3 +170,8 @@ def _remains_of(work: Work) -> Remains:
     if work.left is not None:
         return Remains(node, True, work.left.decode())
     return Remains(node, True, is_lost=node is not None)
+
+
+def _has_failed(work: Work) -> bool:
+    future = work.future
+    return bool(work.error) or (future.done() and not future.cancelled() and Future.exception(future) is not None)

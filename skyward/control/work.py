@@ -252,7 +252,7 @@ class Work:
         queued_at, sent_at, ended_at: when it was made, when it was sent to a node last, and when it was over.
         terms: what that node is and costs.
         yielded: how many elements of its stream have arrived.
-        error: name of the type of what it raised, once it has.
+        error: name of the type of what it raised, or of the exception that its result carries, once it has.
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
         grace: seconds that it has to end by itself when it is to stop; see `wire.messages.Submit`.

@@ -334,7 +334,8 @@ class Finished:
 
     Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "timeout"
     and "cancelled" what the task leaves, or nothing if that is lost; "returned" means that it had not started; "lost",
-    that the process it ran in died.
+    that the process it ran in died. A "value" with an `error` is a result that carries the exception, as a cell's does:
+    its caller gets the result, and the task counts as failed.
     """
 
     task: int

@@ -41,6 +41,8 @@ class TaskContext:
         job: the job that runs it; None outside a slot.
         leaves: whether it has something to leave if it is stopped now.
         ended: whether it has ended. Threads that it started may outlive it.
+        raised: qualified name of the type of the exception that its result carries: the task returns, and counts as
+            failed. Empty for none.
     """
 
     task: int
@@ -49,6 +51,7 @@ class TaskContext:
     job: "Job | None" = None
     leaves: bool = False
     ended: bool = False
+    raised: str = ""
 
     @property
     def is_stopped(self) -> bool:

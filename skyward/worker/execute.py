@@ -136,6 +136,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
         with decoding_for(scope):
             try:
                 payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
+                raised = own.raised
             except (Interrupted, Stopped) as stop:
                 outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
     except BaseException as error:
@@ -246,18 +247,17 @@ def _stream(job: Job, port: Port, elements: Iterator[Any] | AsyncIterator[Any], 
 def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
     """Raise an interrupt where a generator yields, and return the one that ended it.
 
-    What it yields after that is dropped. If it handles the interrupt, it leaves what it returns, or its last element.
+    What it yields after that is dropped. If it handles the interrupt, it leaves what it returns.
     """
-    last = None
     try:
-        last = elements.throw(Interrupted())
+        elements.throw(Interrupted())
         while True:
-            last = next(elements)
+            next(elements)
     except Interrupted as stop:
         return stop
     except StopIteration as end:
         ended, returned = Interrupted(), end.value
-    ended.left = lambda: last if returned is None else returned
+    ended.left = lambda: returned
     return ended
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 import io
+import linecache
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -36,6 +37,7 @@ class FakeRun:
         self.nodes = nodes
         self.hardware = ["A100"]
         self.cost = 0.0011
+        self.size = len(nodes)
         self._value = value
         self._stream = stream
         self._hold = hold
@@ -54,7 +56,16 @@ class FakeRun:
     def state(self) -> str:
         if not self.future.done():
             return "running"
-        return "failed" if self.future.exception() else "done"
+        return "failed" if self.failed else "done"
+
+    @property
+    def failed(self) -> int:
+        if not self.future.done():
+            return 0
+        if self.future.exception():
+            return 1
+        result = self.future.result()
+        return sum(each.failure is not None for each in (result if isinstance(result, list) else [result]) if each)
 
     def items(self) -> Any:
         return self._stream
@@ -66,11 +77,19 @@ class FakeRun:
     coming = 0
     is_leaving = False
 
+    def _returned(self) -> Any:
+        while self._stream is not None:
+            try:
+                next(self._stream)
+            except StopIteration as end:
+                return end.value
+        return self.future.result()
+
     def remains(self) -> list[Remains]:
         """What its work gives on each node, or has left."""
         if not self.future.done():
             return [Remains(node, is_over=False) for node in self.nodes]
-        value = self.left if self.future.exception() else self.future.result()
+        value = self.left if self.future.exception() else self._returned()
         values = value if isinstance(value, list) else [value]
         return [Remains(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
 
@@ -169,13 +188,15 @@ class FakeCompute:
 
         def call() -> Any:
             caught = io.StringIO()
+            lines = dict(linecache.cache)
             with redirect_stdout(caught):
                 value = pending.fn(*pending.args, **pending.kwargs)
+            linecache.cache.update(lines)  # a node has a cache of its own
             sink.output(0, "stdout", caught.getvalue())
             return [value] * self.nodes.min if on == "all" else value
 
         if pending.fn.__name__ == "stream_cell":
-            run = FakeRun(lambda: None, [0], iter(pending.fn(*pending.args)))
+            run = FakeRun(lambda: None, [0], pending.fn(*pending.args))
         else:
             run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
         self.runs.append(run)
@@ -203,12 +224,13 @@ class Ran:
     error: BaseException | None
     result: Any = None
     displays: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
 
     @property
     def shown_error(self) -> str:
         """What IPython shows of the error."""
-        assert self.error is not None, self.out
-        return "\n".join(self.error._render_traceback_())  # type: ignore[attr-defined]  # ours have it
+        (shown,) = self.shown
+        return shown
 
 
 class Notebook:
@@ -221,17 +243,20 @@ class Notebook:
     def __call__(self, source: str) -> Ran:
         """Run one cell."""
         displays: list[str] = []
-        publish = self.shell.display_pub.publish
+        shown: list[str] = []
+        shell: Any = self.shell
+        publish, show = self.shell.display_pub.publish, shell._showtraceback
         self.shell.display_pub.publish = lambda data, *_, **__: displays.append(data["text/plain"])  # type: ignore[method-assign]
+        shell._showtraceback = lambda _, __, parts: shown.append("\n".join(parts))
         out, err = io.StringIO(), io.StringIO()
         try:
             with redirect_stdout(out), redirect_stderr(err):
-                shell: Any = self.shell
                 ran = shell.run_cell(source, store_history=True)
         finally:
             self.shell.display_pub.publish = publish  # type: ignore[method-assign]
+            shell._showtraceback = show
         error = ran.error_in_exec or ran.error_before_exec
-        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays)
+        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays, shown)
 
     def __getitem__(self, name: str) -> Any:
         return self.shell.user_ns[name]

@@ -84,8 +84,6 @@ def test_interrupt_of_a_cell_that_had_failed_says_what_it_had_raised(notebook: N
 
 
 def test_interrupt_of_a_stream_that_was_over_keeps_its_variables(notebook: Notebook, compute: Pools) -> None:
-    """Elements that arrived and were not shown are not what matters; the last one has the variables."""
-
     def interrupted(element: object) -> None:
         raise KeyboardInterrupt
 
