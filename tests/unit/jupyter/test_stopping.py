@@ -10,6 +10,7 @@ import pytest
 
 from skyward.control.run import Remains
 from skyward.errors import NodeLostError, TaskCancelledError
+from skyward_jupyter import sent
 from skyward_jupyter.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
@@ -140,6 +141,22 @@ def test_nodes_that_are_lost_have_none_beside_the_values_of_the_others(notebook:
         "loss came back as a list, with None where a run had nothing.",
     ]
     assert notebook["loss"] == [0.5, None]
+
+
+def test_interrupt_while_a_result_is_bound_leaves_it_to_the_next_try(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook("model = {'w': 0}\nsame = model")
+    handle = notebook("%%sky --noblock\nmodel['w'] += 1\n7").result
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sent, "apply_result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            handle.result()
+    assert (handle.result(), notebook["model"], notebook["same"] is notebook["model"]) == (7, {"w": 1}, True)
 
 
 class Run:
