@@ -49,9 +49,15 @@ def holds(kernel: Kernel, expression: str) -> bool:
     return kernel(f"bool({expression})").data == ["True"]
 
 
+def failed(cell: Cell) -> tuple[str, list[str]]:
+    """Name of the error of a cell, and the lines that were shown."""
+    name, shown = cell.error
+    return name, "\n".join(shown).splitlines()
+
+
 def stopped(cell: Cell) -> str:
     """What an interrupted cell says."""
-    name, shown = cell.error
+    name, shown = failed(cell)
     assert name == "KeyboardInterrupt", shown
     (line,) = shown
     return line
@@ -180,7 +186,7 @@ def test_cancelled_cell_in_the_background_leaves_what_it_has_assigned(kernel: Ke
     assert kernel(f"%sky cancel {number}").text() == f"Cell {number}: the work on node 0 was stopped.\n"
     assert kernel("loss is None and handle.status").data == ["'cancelled'"], "nothing is bound before result()"
     for _ in range(2):
-        name, shown = kernel("handle.result()").error
+        name, shown = failed(kernel("handle.result()"))
         assert name == "TaskCancelledError"
         assert shown == [
             "TaskCancelledError: The cell was cancelled on node 0.",
@@ -201,7 +207,7 @@ def test_cell_that_the_panel_cancels_leaves_what_it_has_assigned(kernel: Kernel,
     cell = kernel(
         f"%%sky --pool threads --on 1\nimport time\nloss = 6\nopen({str(begun)!r}, 'w').close()\ntime.sleep(60)"
     )
-    assert cell.error[1] == [
+    assert failed(cell)[1] == [
         "TaskCancelledError: The cell was cancelled on node 1.",
         "loss came back as it was when the cell was stopped.",
     ]
@@ -211,7 +217,7 @@ def test_cell_that_the_panel_cancels_leaves_what_it_has_assigned(kernel: Kernel,
 @either
 def test_cell_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel, pool: str) -> None:
     cell = kernel(f"%%sky --pool {pool} --on head --timeout 0.5{TRAIN}")
-    name, shown = cell.error
+    name, shown = failed(cell)
     assert name == "TaskTimeoutError"
     assert shown[0].startswith("TaskTimeoutError: The cell ran past its timeout of 0.5 s on node 0")
     assert shown[1:] == ["step, loss and model came back as they were when the cell was stopped."]
@@ -222,7 +228,7 @@ def test_stream_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel) -> 
     cell = kernel(
         "%%sky --pool threads --timeout 0.5\nimport time\nloss = 4\nwhile True:\n    yield loss\n    time.sleep(0.01)"
     )
-    name, shown = cell.error
+    name, shown = failed(cell)
     assert name == "TaskTimeoutError"
     assert shown[1:] == ["loss came back as it was when the cell was stopped."]
     assert set(cell.text().split()) == {"4"}
@@ -242,7 +248,7 @@ def test_cells_that_share_a_process_each_leave_what_they_have_assigned(kernel: K
         )
     for name in ("first", "second"):
         assert kernel(f"{name}_handle.cancel()").data == ["'the work on node 0 was stopped.'"]
-        assert kernel(f"{name}_handle.result()").error[1][1:] == [
+        assert failed(kernel(f"{name}_handle.result()"))[1][1:] == [
             f"{name} came back as it was when the cell was stopped."
         ]
         assert holds(kernel, f"{name} > 0")
@@ -254,7 +260,7 @@ def test_nodes_past_their_timeout_leave_lists(kernel: Kernel) -> None:
         "%%sky --pool threads --on all --timeout 0.5\nimport skyward as sky, time\nloss = sky.instance_info().node\n"
         "if loss: time.sleep(60)"
     )
-    assert cell.error[1][-1] == "loss came back as a list, with None where a run had nothing."
+    assert failed(cell)[1][-1] == "loss came back as a list, with None where a run had nothing."
     assert kernel("loss").data == ["[0, 1]"]
 
 
