@@ -57,8 +57,13 @@ def test_the_caller_gets_the_result_and_the_record_the_failure(
 def test_the_event_names_the_exception() -> None:
     work, end = ended("ZeroDivisionError")
     found: list[tuple[Any, ...]] = []
-    observer = Observer.__new__(Observer)
-    observer._emit = lambda *event: found.append(event)  # type: ignore[assignment]  # the bus of a pool
+
+    class Heard(Observer):
+        def __init__(self) -> None:
+            self._told_of = set()
+            self._emit = lambda *event: found.append(event)  # type: ignore[assignment]  # the bus of a pool
+
+    observer = Heard()
     observer.ended(work, end.outcome, end.reason)
     assert found == [(ev.TaskFailed, 7, "cell", 1, 0.5, "ZeroDivisionError", "")]
 
