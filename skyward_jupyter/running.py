@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
+from skyward.reporting.screen import screen
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.footer import footer_of
@@ -23,6 +24,7 @@ from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
+from skyward_jupyter.stopping import meanwhile
 from skyward_jupyter.tape import Tape
 from skyward_jupyter.tracebacks import as_of_the_cell
 
@@ -197,8 +199,8 @@ class CellRunner:
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
-            for pending in pendings:
+            for pending in sent.pendings:
+                pending = replace(pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace)
                 compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
@@ -222,16 +224,29 @@ class CellRunner:
                     sink.refresh()
             with footer:
                 value = cell.collect()
-            if shape == "map":
-                return [] if not runs and code.shows_value else value
-            self._remember(value)  # it was displayed already
-            return None
         except KeyboardInterrupt:
-            raise interrupted(cell.stop(settings.interrupt_grace)) from None
+            value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+        if shape == "map":
+            return [] if not runs and code.shows_value else value
+        self._remember(value)  # it was displayed already
+        return None
+
+    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
+
+        Raises:
+            KeyboardInterrupt: it was stopped; what it had assigned is bound.
+            BaseException: what the cell raised.
+        """
+        grace = settings.interrupt_grace
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
+        if stop.ended and not any(run.is_stream for run in cell.runs):
+            return cell.collect()
+        raise interrupted(cell.salvage(stop)) from None
 
     def _remember(self, value: object) -> None:
         """Let `_` and `Out` have the value of the cell, as of any cell."""
@@ -271,7 +286,7 @@ class CellRunner:
         """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
-            sys.stdout.write(f"{data['text/plain']}\n")
+            screen.put("stdout", f"{data['text/plain']}\n", self)
         elif data:
             self._shell.display_pub.publish(data=data, metadata=metadata)
 
@@ -301,4 +316,4 @@ def _blank_lines(raw: str) -> int:
 
 
 def _notify(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
+    screen.put("stderr", f"{sentence}\n", _notify)

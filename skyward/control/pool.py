@@ -38,13 +38,13 @@ from skyward.control.setting_up import plane_of
 from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
-from skyward.control.work import BroadcastWork, Work
+from skyward.control.work import Arrived, BroadcastWork, Work
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, UsageError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.messages import Blob, Credit, Drop, Reported
+from skyward.wire.messages import NOTHING_LEFT, Blob, Credit, Drop, Reported
 
 if TYPE_CHECKING:
     from skyward.logs import Follower, Wanted
@@ -485,6 +485,8 @@ class Pool:
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
         if node is not None and not node.stop_task(task, recall=recall):
+            if outcome == "cancelled":
+                self._arrived[task] = Arrived(NOTHING_LEFT)
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
 
     def _delivered(self, task: int) -> None:

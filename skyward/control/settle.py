@@ -53,6 +53,8 @@ def settle(
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
+    if outcome in ("cancelled", "timeout") and isinstance(arrived, Arrived) and arrived.payload.data:
+        work.left = arrived
     if outcome == "cancelled":
         work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
     else:

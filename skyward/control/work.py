@@ -344,6 +344,10 @@ class Work:
         error: name of the type of what it raised, or of the exception that its result carries, once it has.
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
+        grace: seconds that it has to end by itself when it is to stop; see `wire.messages.Submit`.
+        is_leaving: whether it was stopped, and what it leaves is being packed on its node, or is on its way.
+        coming: bytes of what came of it that are on their way here.
+        left: what it left, once it was stopped.
         inputs: what it waits for before it can be sent.
         broken: the error that it ends with because one of these failed, or could not be had.
         unwanted: why it is cancelled, because one of these was.
@@ -374,6 +378,10 @@ class Work:
     error: str = ""
     group_limit: float | None = None
     stuck: str = ""
+    grace: float = 0.0
+    is_leaving: bool = False
+    coming: int = 0
+    left: Arrived | None = None
     inputs: Inputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
