@@ -1,6 +1,7 @@
 """Running a cell: from its text to a pool, and back into the notebook."""
 
 import ast
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,12 +9,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from skyward.control.offered import provider_config
 from skyward.errors import UsageError
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.files.choice import Asked, choose
+from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.footer import footer_of
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
+from skyward_jupyter.manifest import SHOWN_FROM
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
 from skyward_jupyter.progress import Progress, meter
@@ -55,6 +60,7 @@ class CellRunner:
         self._shell = shell
         self._pools = pools
         self.background: list[CellHandle] = []
+        self._taken = Taken()
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
@@ -67,14 +73,21 @@ class CellRunner:
         """
         code = self._analyse(raw, options)
         self._pools.check(options.pool, options.asked)
+        trip = self._trip(options)
         sent = self._capture(code, options, settings)
+        if trip is not None:
+            sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        if sent.manifest.worth_showing and not options.quiet:
+        is_large = sent.manifest.worth_showing or (trip is not None and trip.choice.nbytes > SHOWN_FROM)
+        if is_large and not options.quiet:
             self._publish(sent.manifest)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        return self._send(compute, code, sent, options, settings, raw)
+        if trip is not None:
+            files = trip.request(shared=trip.is_asked and _shares_files(compute))
+            sent = replace(sent, request=replace(sent.request, files=files))
+        return self._send(compute, code, sent, options, settings, raw, trip)
 
     def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
         """The pool of that name, opened under a line of progress if it was not.
@@ -126,6 +139,18 @@ class CellRunner:
         nodes = [node.rank for node in pool.snapshot().nodes]
         return capture(code, self._shell.user_ns, limit=limit, holds=pool.holds, nodes=nodes, map_name=options.map)
 
+    def _trip(self, options: "CellOptions") -> Trip | None:
+        """The files of a cell; None where the notebook's folder is gone."""
+        asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:
+            if asked.files or asked.sync or asked.fetch:
+                text = "The notebook's folder is not there any more: change to one that is, with %cd."
+                raise UsageError(text) from None
+            return None
+        return Trip(choose(asked, folder), self._taken, _shape(options), _notify, options.quiet)
+
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""
         self._publish(sent.manifest)
@@ -140,10 +165,17 @@ class CellRunner:
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
-        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
+        self,
+        compute: "Compute",
+        code: CellCode,
+        sent: Capture,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        trip: Trip | None,
     ) -> Any:
         started = time.monotonic()
-        shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
+        shape = _shape(options)
         runs: list[Run[Any]] = []
 
         def text() -> str:
@@ -153,7 +185,7 @@ class CellRunner:
         tape = Tape() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, trip)
         footed = settings.footer and options.footer and not options.quiet
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
@@ -230,6 +262,16 @@ class CellRunner:
         formatter: Any = self._shell.display_formatter
         data, metadata = formatter.format(value)
         return data, metadata
+
+
+def _shape(options: "CellOptions") -> Shape:
+    return "map" if options.map is not None else "all" if options.on == "all" else "single"
+
+
+def _shares_files(compute: "Compute") -> bool:
+    """Whether all nodes of a pool have the files of this machine."""
+    specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
+    return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
 
 
 def _refuse_stream(options: "CellOptions") -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skyward.control.run import Run
+    from skyward_jupyter.files.trip import Trip
 
 __all__ = ["MAP_VALUE", "SentCell", "Shape"]
 
@@ -37,6 +38,7 @@ class SentCell:
         user_ns: the names of the notebook.
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
+        files: the files of the cell; None where it has no folder.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -44,6 +46,7 @@ class SentCell:
     user_ns: dict[str, Any]
     notify: Callable[[str], None]
     finish: Callable[[], object]
+    files: "Trip | None" = None
 
     @property
     def done(self) -> int:
@@ -62,9 +65,12 @@ class SentCell:
         """
         (run,) = self.runs
         try:
-            yield from stream_items(run.items(), self.user_ns, self.notify)
+            yield from stream_items(self._with_files(run.items()), self.user_ns, self.notify)
         except TaskError as error:
             raise reworded(error) from None
+        except Exception as error:
+            self._explain(error)
+            raise
         finally:
             self.finish()
 
@@ -83,6 +89,7 @@ class SentCell:
             raise reworded(error) from error.__cause__
         except BaseException as error:
             _hide_assignment(error)
+            self._explain(error)
             raise
         finally:
             self.user_ns.pop(MAP_VALUE, None)
@@ -110,16 +117,36 @@ class SentCell:
     def _apply(self) -> list[str]:
         match self.shape:
             case "single":
-                return apply_result(self.runs[0].future.result(), self.user_ns)
+                results = [self.runs[0].future.result()]
             case "all":
                 results = self.runs[0].future.result()
             case "map":
                 results = [_result(run) for run in self.runs]
         try:
+            if self.shape == "single":
+                return apply_result(results[0], self.user_ns)
             return apply_results(results, self.user_ns)
         except BaseException as error:
-            tell_the_others(error, results)
+            if self.shape != "single":
+                tell_the_others(error, results)
             raise
+        finally:
+            self._bring(results)
+
+    def _bring(self, results: "Sequence[CellResult]") -> None:
+        if self.files is not None:
+            self.files.arrive(results)
+
+    def _with_files(self, items: "Iterable[Any]") -> "Iterator[Any]":
+        """What a cell that yields gives; its files come home with its names."""
+        for item in items:
+            yield item
+            if isinstance(item, CellResult):
+                self._bring([item])
+
+    def _explain(self, error: BaseException) -> None:
+        if self.files is not None:
+            self.files.explain(error)
 
 
 def _result(run: "Run[CellResult]") -> CellResult:

@@ -46,6 +46,8 @@ _SHELL = 'cd "$1" && exec "${SHELL:-sh}"'
 class Local:
     """Worker processes on this machine, each on a loopback address and in a working directory of its own.
 
+    Cells run in the notebook's folder instead.
+
     They run the interpreter and the packages of the calling process, so the image's `python`, `pip` and `apt` and the
     spec's hardware are not acted on; the pool says so. What the image includes is copied for each node, and the
     commands of its `shell_vars` are run once, as the pool opens.
@@ -86,6 +88,11 @@ class Local:
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "local"
+
+    @property
+    def shares_files(self) -> bool:
+        """True: its nodes have the files of this machine."""
+        return True
 
     @property
     def acts_on(self) -> ActsOn:
@@ -159,7 +166,7 @@ class _LocalProvider:
         if not self._outlives:
             return LocalAccess(host, str(directory))
         # Entered like any machine that stays: by a command, and that of this machine only runs what it is given.
-        command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes")
+        command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes", "SKYWARD_SHARED_FILES=1")
         name, folder = f"this machine ({directory.name})", str(directory)
         return ExecAccess(command, name, folder, python=sys.executable, terminal=("sh", "-c", _SHELL, "sh", folder))
 

@@ -89,6 +89,7 @@ class LocalWorker:
         log = directory / "worker.log"
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
         env["SKYWARD_METRICS_SCOPE"] = "processes"  # the machine is not its own
+        env["SKYWARD_SHARED_FILES"] = "1"  # nor is its disk: cells run in the notebook's folder
         env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
         path = (environment.get("PYTHONPATH"), _source_root(), os.environ.get("PYTHONPATH"))
         env["PYTHONPATH"] = os.pathsep.join(filter(None, path))

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError, PayloadError
+from skyward.files.request import FilesRequest, FilesResult
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker import figures
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, fingerprints_of, harvest
 from skyward.worker.imports import install
@@ -60,6 +62,7 @@ class CellRequest:
         limit: bytes that may come back.
         run: names this run of the cell, on however many nodes.
         definitions: names bound by an import, a function or a class.
+        files: the files that go along, and come home; None where the cell has no folder.
     """
 
     source: str
@@ -74,6 +77,7 @@ class CellRequest:
     limit: int = 1 << 30
     run: str = ""
     definitions: tuple[str, ...] = ()
+    files: FilesRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +89,14 @@ class CellResult:
         failure: the exception that ended it, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
+        files: the files that it left.
     """
 
     harvest: Harvest
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
+    files: FilesResult | None = None
 
 
 def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
@@ -136,6 +142,7 @@ class _Cell:
         self.namespace["get_ipython"] = lambda: shell
         self.namespace["display"] = display
         self.side = Side(self.namespace, salt=request.run)
+        self.files = CellFiles(request.files, request.run, self.node)
         self._initial = dict(self.namespace)
         self._fingerprints: dict[str, bytes] = {}
         self._figures: frozenset[int] = frozenset()
@@ -151,11 +158,13 @@ class _Cell:
             try:
                 yield
             finally:
+                self.files.leave()
                 figures.close_figures(self._figures)
 
     def prepare(self, captured: Mapping[str, Packed]) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
+        self.files.enter()
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
@@ -235,10 +244,10 @@ class _Cell:
             limit=request.limit,
         )
         if error is None:
-            return CellResult(found, None, self.node, request.definitions)
+            return CellResult(found, None, self.node, request.definitions, self.files.collect())
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
-        return CellResult(found, failure, self.node, request.definitions)
+        return CellResult(found, failure, self.node, request.definitions, self.files.collect())
 
     def _show(self, value: Any) -> None:
         if value is not None:

@@ -1,0 +1,180 @@
+"""The files of one cell, on their way: what goes along with its request, and what its results bring home."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from skyward.errors import UsageError
+from skyward.files.disk import Content, Versions, below, read
+from skyward.files.patterns import Glob, is_pattern
+from skyward.files.request import SMALL, FilesRequest, Packing
+from skyward.wire.digest import remember_address
+from skyward_jupyter.files.arrival import Arrival
+from skyward_jupyter.files.choice import Choice, sizes
+from skyward_jupyter.files.missing import missing_note
+
+if TYPE_CHECKING:
+    from skyward.worker.cell import CellResult
+    from skyward_jupyter.sent import Shape
+
+__all__ = ["Taken", "Trip"]
+
+_KEPT = 16
+"""Versions of one file that are remembered; the latest ones."""
+
+
+class Taken:
+    """What has come from nodes, in the life of one kernel. Paths are absolute.
+
+    Attributes:
+        versions: the versions of files here.
+    """
+
+    def __init__(self) -> None:
+        self.versions = Versions()
+        self._taken: dict[str, tuple[bytes, ...]] = {}
+        self._in_place: set[str] = set()
+
+    def note(self, path: str, version: bytes, *, in_place: bool) -> None:
+        """Note that a version of a file has come; `in_place` if it is there under its own name."""
+        known = [each for each in self._taken.get(path, ()) if each != version]
+        self._taken[path] = (*known[1 - _KEPT :], version)
+        if in_place:
+            self._in_place.add(path)
+
+    def within(self, folder: str) -> dict[str, tuple[bytes, ...]]:
+        """The versions that have come, by paths from `folder`."""
+        start = f"{folder.rstrip('/')}/"
+        return {path.removeprefix(start): found for path, found in self._taken.items() if path.startswith(start)}
+
+    def gone(self, folder: str) -> frozenset[str]:
+        """The files that came, and are not there any more, by paths from `folder`."""
+        start = f"{folder.rstrip('/')}/"
+        inside = [path for path in self._in_place if path.startswith(start)]
+        return frozenset(path.removeprefix(start) for path in inside if not os.path.lexists(path))
+
+
+@dataclass
+class Trip:
+    """The files of one cell.
+
+    Attributes:
+        choice: what goes along and comes home.
+        taken: what has come from nodes before.
+        shape: how the runs make up the cell.
+        notify: takes a sentence for the user.
+        quiet: whether only what went wrong is told.
+    """
+
+    choice: Choice
+    taken: Taken
+    shape: "Shape"
+    notify: Callable[[str], None]
+    quiet: bool = False
+    _request: FilesRequest = field(init=False)
+    _results: "Sequence[CellResult]" = ()
+
+    def __post_init__(self) -> None:
+        only_written = self.shape == "map"
+        choice = self.choice
+        self._request = FilesRequest(
+            choice.folder, roots=choice.roots, fetch=choice.fetch, limit=choice.limit, only_written=only_written
+        )
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the cell says anything about files."""
+        choice = self.choice
+        return bool(choice.sent or choice.roots or choice.fetch)
+
+    @property
+    def described(self) -> str:
+        """What goes along, in words; empty for nothing."""
+        return sizes(self.choice.sent)
+
+    def request(self, *, shared: bool) -> FilesRequest:
+        """What goes along. Where all nodes share the notebook's disk, no bytes do.
+
+        Raises:
+            UsageError: a file cannot be read.
+        """
+        choice = self.choice
+        if shared or not self.is_asked:
+            return self._request
+        packing, spans = Packing(), []
+        large: list[tuple[bytes, bytes]] = []
+        here = self._versions(choice.matching)
+        for path, status in choice.sent.items():
+            content = self._read(path)
+            spans.append(packing.add(path, content, status.st_mtime_ns))
+            here[path] = content.version
+            if content.size > SMALL:
+                large += zip(content.chunks, content.addresses, strict=True)
+        concerned = {path: found for path, found in self.taken.within(choice.folder).items() if self._concerns(path)}
+        self._request = request = replace(
+            self._request,
+            sent=tuple(spans),
+            blobs=packing.blobs(),
+            here=here,
+            taken=concerned,
+            gone=frozenset(path for path in self.taken.gone(choice.folder) if self._request.syncs(path)),
+            folders=self._folders(),
+        )
+        for chunk, address in large:
+            remember_address(chunk, address, request)
+        return request
+
+    def _concerns(self, path: str) -> bool:
+        return path in self.choice.sent or self._request.allows(path)
+
+    def _versions(self, listing: Mapping[str, os.stat_result]) -> dict[str, bytes]:
+        found = {}
+        for path, status in listing.items():
+            version = self.taken.versions.of(os.path.join(self.choice.folder, path), status)
+            if version is not None:
+                found[path] = version
+        return found
+
+    def _read(self, path: str) -> Content:
+        try:
+            content = read(os.path.join(self.choice.folder, path))
+        except OSError as error:
+            raise UsageError(f"{path} cannot be sent: {error.strerror}.") from None
+        if content.changed:
+            raise UsageError(f"{path} is being written just now: send it when it is finished.")
+        return content
+
+    def _folders(self) -> tuple[str, ...]:
+        """The folders that the cell finds: those that are synced, and those here that it is to write to."""
+        choice = self.choice
+        found = [root.path for root in choice.roots]
+        for root in choice.roots:
+            below(choice.folder, root.path, root.excludes, folders=found)
+        fixed = [Glob(text).folder for text in choice.fetch]
+        whole = [text for text in choice.fetch if not is_pattern(text)]
+        return tuple(
+            dict.fromkeys(
+                [*found, *(each for each in [*fixed, *whole] if os.path.isdir(os.path.join(choice.folder, each)))]
+            )
+        )
+
+    def arrive(self, results: "Sequence[CellResult]") -> None:
+        """Put here what the runs of the cell have left of files, and tell what is to be told. Never raises."""
+        self._results = results
+        came = [(result.node, result.files) for result in results if result.files is not None]
+        arrival = Arrival(self._request, self.taken.versions, self.taken.note)
+        arrival.take(came, self.shape)
+        for sentence in arrival.problems:
+            self.notify(sentence)
+        for sentence in () if self.quiet else arrival.told:
+            self.notify(sentence)
+
+    def explain(self, error: BaseException) -> None:
+        """Add to `error` of the cell what to do, where it misses a file of the notebook's folder."""
+        failed = next((result for result in self._results if result.failure is not None), None)
+        if failed is None or failed.files is None or failed.files.is_shared:
+            return
+        sent = {span.path for span in self._request.sent}
+        if note := missing_note(error, self.choice.folder, failed.files.folder, failed.node, sent):
+            error.add_note(note)
