@@ -1,7 +1,9 @@
 """What TAB offers behind `%%sky` and `%sky`."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from skyward import accelerators
@@ -18,6 +20,7 @@ _HOOK = "complete_command"
 _KEYS = ("%%sky", "%sky")
 _LAST_OPTION = re.compile(r"(?:^|\s)(-[-\w]+)[=\s]\s*['\"]?[^\s'\"]*$")
 _VARIABLES = frozenset({"map", "inputs", "outputs"})
+_PATHS = frozenset({"files", "sync", "fetch"})
 _OF_POOLS = frozenset({"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "tasks", "config"})
 """Subcommands that take the name of a pool."""
 
@@ -58,8 +61,16 @@ def _values(option: Option, pools: Callable[[], Iterable[str]], variables: Calla
         "accelerator": accelerators.names,
         "policy": lambda: POLICIES,
         **dict.fromkeys(_VARIABLES, variables),
+        **dict.fromkeys(_PATHS, _entries),
     }
     return list(listed[option.target]() if option.target in listed else option.choices)
+
+
+def _entries() -> list[str]:
+    """What is in the notebook's folder."""
+    with suppress(OSError):
+        return sorted(entry for entry in os.listdir() if not entry.startswith("."))
+    return []
 
 
 def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Callable[[Any, Any], list[str]]:

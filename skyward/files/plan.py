@@ -41,7 +41,7 @@ def sync(
 
     Args:
         here, there, base, taken: as for `place`.
-        is_gone: whether it was here once because it came from a node, and was deleted since.
+        is_gone: whether it was here once, and was deleted since.
 
     Returns:
         "keep" also for a version of the node that is to come home; "set aside" where both sides have changed: the
@@ -50,7 +50,7 @@ def sync(
     if there == here:
         return "keep"
     if here is None:
-        deleted_here = (base is not None and there == base) or (is_gone and there in taken)
+        deleted_here = (base is not None and there == base) or ((base is not None or is_gone) and there in taken)
         return "remove" if deleted_here else "keep"
     if there is None or there == base or there in taken:
         return "write"

@@ -71,7 +71,7 @@ class FilesRequest:
         fetch: patterns of what is to come home.
         here: versions of files of `roots`, and of those that match `fetch`, here.
         taken: by path, versions that have come from nodes before.
-        gone: paths that came from nodes, and were deleted here since.
+        gone: paths that were here once, and were deleted since.
         folders: folders that are to be there.
         limit: bytes that may come home.
         only_written: whether files come home only from the run that wrote them.

@@ -26,7 +26,7 @@ _NAMED = 5
 
 
 class _Note(Protocol):
-    def __call__(self, path: str, version: bytes, *, in_place: bool) -> None: ...
+    def __call__(self, path: str, version: bytes, *, is_here: bool) -> None: ...
 
 
 class Arrival:
@@ -35,7 +35,7 @@ class Arrival:
     Args:
         request: what went along.
         versions: of the files here.
-        note: is told of each version that has come: the absolute path, the version, and whether it is in its place.
+        note: is told of each version that has come: the absolute path, the version, and whether a file is there now.
 
     Attributes:
         problems: a sentence each on what is not as it was asked for.
@@ -48,6 +48,7 @@ class Arrival:
         self._versions = versions
         self._note = note
         self._came: list[str] = []
+        self._replaced: list[str] = []
         self._nbytes = 0
         self.problems: list[str] = []
         self.told: list[str] = []
@@ -98,15 +99,16 @@ class Arrival:
             step = "set aside" if now is _OTHER else land(now, then, span.version, may_replace=may_replace)
             if step == "set aside":
                 where = self._aside(name, f"node{node}", span.version, then)
-            in_place = where == os.path.join(self._folder, span.path)
-            if step != "same" and self._version(where) != span.version:
+            if step != "same" and (old := self._version(where)) != span.version:
                 write(where, pieces(span, result.blobs), span.modified, is_executable=span.is_executable)
                 self._versions.note(where, span.version)
                 self._came.append(os.path.relpath(where, self._folder))
                 self._nbytes += span.size
+                if old is not None:
+                    self._replaced.append(name)
                 if step == "write" and now is None and then is not None:
                     self.told.append(f"{name} was deleted here while the cell ran, which changed it: it is here again.")
-            self._note(os.path.join(self._folder, span.path), span.version, in_place=in_place)
+            self._note(os.path.join(self._folder, span.path), span.version, is_here=name == span.path)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             self.problems.append(f"{name} of node {node} could not be written here: {why}.")
@@ -170,7 +172,8 @@ class Arrival:
 
     def _tell(self, ours: "Sequence[tuple[int, FilesResult]]") -> None:
         if self._came:
-            self.told.append(f"Fetched {_names(self._came)} ({size_text(self._nbytes)}).")
+            replaced = f" Replaced here: {_names(self._replaced)}." if self._replaced else ""
+            self.told.append(f"Fetched {_names(self._came)} ({size_text(self._nbytes)}).{replaced}")
         nodes = sorted({node for node, _ in ours})
         if not nodes:
             return

@@ -1,7 +1,7 @@
 """The files of one cell, on their way: what goes along with its request, and what its results bring home."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -34,14 +34,18 @@ class Taken:
     def __init__(self) -> None:
         self.versions = Versions()
         self._taken: dict[str, tuple[bytes, ...]] = {}
-        self._in_place: set[str] = set()
+        self._had: set[str] = set()
 
-    def note(self, path: str, version: bytes, *, in_place: bool) -> None:
-        """Note that a version of a file has come; `in_place` if it is there under its own name."""
+    def note(self, path: str, version: bytes, *, is_here: bool) -> None:
+        """Note that a version of a file has come; `is_here` if there is a file under its own name now."""
         known = [each for each in self._taken.get(path, ()) if each != version]
         self._taken[path] = (*known[1 - _KEPT :], version)
-        if in_place:
-            self._in_place.add(path)
+        if is_here:
+            self._had.add(path)
+
+    def note_sent(self, paths: Iterable[str]) -> None:
+        """Note that these files were here, and were sent."""
+        self._had.update(paths)
 
     def within(self, folder: str) -> dict[str, tuple[bytes, ...]]:
         """The versions that have come, by paths from `folder`."""
@@ -49,9 +53,9 @@ class Taken:
         return {path.removeprefix(start): found for path, found in self._taken.items() if path.startswith(start)}
 
     def gone(self, folder: str) -> frozenset[str]:
-        """The files that came, and are not there any more, by paths from `folder`."""
+        """The files that were here, sent or brought home, and are not any more, by paths from `folder`."""
         start = f"{folder.rstrip('/')}/"
-        inside = [path for path in self._in_place if path.startswith(start)]
+        inside = [path for path in self._had if path.startswith(start)]
         return frozenset(path.removeprefix(start) for path in inside if not os.path.lexists(path))
 
 
@@ -121,6 +125,7 @@ class Trip:
             gone=frozenset(path for path in self.taken.gone(choice.folder) if self._request.syncs(path)),
             folders=self._folders(),
         )
+        self.taken.note_sent(os.path.join(choice.folder, path) for path in choice.sent)
         for chunk, address in large:
             remember_address(chunk, address, request)
         return request
