@@ -8,7 +8,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -227,6 +227,10 @@ class Versions:
         if same and _is_settled(status):
             self.known[path] = look, version
         return version
+
+    def keep(self, paths: Collection[str]) -> None:
+        """Forget what is known of other files than these."""
+        self.known = {path: found for path, found in self.known.items() if path in paths}
 
     def note(self, path: str, version: bytes) -> None:
         """Note the version of a file that `write` has just written: with a time that no later change has."""

@@ -32,8 +32,8 @@ _NOTICED = 2000
 _RUNS = 64
 """Cells of which it is known that their files are in place."""
 
-_TICK = 20_000_000
-"""Nanoseconds by which the time of a change may be earlier than the clock says."""
+_TICK = 100_000_000
+"""Nanoseconds within which two changes of a file may look the same."""
 
 
 @dataclass(slots=True)
@@ -84,8 +84,10 @@ class CellFiles:
         self._node = node
         self._around = folders.surroundings()
         self._folder: str | None = None
-        self._began = (0, 0.0)
+        self._began = 0.0
         self._before: Listing = {}
+        self._recent: dict[str, bytes | None] = {}
+        self._written: set[str] = set()
         self._all_before: Listing | None = None
         self._notes: list[str] = []
 
@@ -109,9 +111,7 @@ class CellFiles:
         if around.is_shared:
             return
         self._place(request, self._folder)
-        self._before = _look(request, self._folder)
-        self._all_before = _look_at_all(self._folder)
-        self._began = clock.time_ns(), clock.monotonic()
+        self._look_before(request, self._folder)
 
     def leave(self) -> None:
         """Go back to the worker's own directory. Idempotent."""
@@ -181,6 +181,17 @@ class CellFiles:
         write(target, pieces(span, request.blobs), span.modified, is_executable=span.is_executable)
         record.versions.note(target, span.version)
 
+    def _look_before(self, request: FilesRequest, root: str) -> None:
+        self._all_before = _look_at_all(root)
+        self._began = clock.monotonic()
+        self._before = _look(request, root)
+        soon = clock.time_ns() - _TICK
+        recent = {path: each for path, each in self._before.items() if max(each.st_mtime_ns, each.st_ctime_ns) > soon}
+        if recent:
+            with self._recorded() as record:
+                of = record.versions.of
+                self._recent = {path: of(os.path.join(root, path), status) for path, status in recent.items()}
+
     # After the cell.
 
     def collect(self) -> FilesResult | None:
@@ -202,69 +213,63 @@ class CellFiles:
             files=files,
             blobs=blobs,
             deleted=tuple(gone),
-            unmatched=tuple(text for text in request.fetch if not self._is_met(text, after)),
+            unmatched=tuple(text for text in request.fetch if not self._is_met(text, request, after)),
             left=self._left(request, root),
             notes=tuple(self._notes),
-            began=self._began[1],
+            began=self._began,
             ended=clock.monotonic(),
         )
 
-    def _is_written(self, path: str, status: os.stat_result, before: Listing) -> bool:
-        was = before.get(path)
-        changed = max(status.st_mtime_ns, status.st_ctime_ns)
-        return was is None or signature(was) != signature(status) or changed >= self._began[0] - _TICK
+    def _is_written(self, path: str, status: os.stat_result, version: bytes) -> bool:
+        was = self._before.get(path)
+        if was is None or signature(was) != signature(status):
+            return True
+        return path in self._recent and self._recent[path] != version
 
-    def _is_met(self, text: str, after: Listing) -> bool:
-        assert self._request is not None
-        only_written = self._request.only_written
-        glob = Glob(text)
-        return any(
-            glob.matches(path) and (not only_written or self._is_written(path, status, self._before))
-            for path, status in after.items()
-        )
+    def _is_met(self, text: str, request: FilesRequest, after: Listing) -> bool:
+        return any(map(Glob(text).matches, self._written if request.only_written else after))
 
     def _brought(self, request: FilesRequest, root: str, after: Listing) -> tuple[tuple[Brought, ...], tuple[Any, ...]]:
         with self._recorded() as record:
             chosen = self._chosen(request, root, after, record)
+            record.versions.keep({os.path.join(root, path) for path in (*after, *record.base)})
         packing = Packing()
         found = []
-        for path, is_written, may_replace in self._within(request.limit, chosen, after):
+        for path, may_replace in self._within(request.limit, chosen, after):
             status = after[path]
             content = self._content(os.path.join(root, path), path)
             if content is not None:
                 span = packing.add(path, content, status.st_mtime_ns)
-                found.append(Brought(span, may_replace, is_written))
+                found.append(Brought(span, may_replace, path in self._written))
         return tuple(found), packing.blobs()
 
-    def _chosen(
-        self, request: FilesRequest, root: str, after: Listing, record: _Record
-    ) -> list[tuple[str, bool, bool]]:
-        """The files that come home: path, whether the cell wrote it, whether it may replace what was here."""
+    def _chosen(self, request: FilesRequest, root: str, after: Listing, record: _Record) -> list[tuple[str, bool]]:
+        """The files that come home, and whether each may replace what was here."""
         chosen = []
         for path, status in sorted(after.items()):
             there = record.versions.of(os.path.join(root, path), status)
             if there is None:
                 self._notes.append(f"{path} on node {self._node} cannot be read, so it stays there.")
                 continue
-            is_written = self._is_written(path, status, self._before)
-            taken = request.taken.get(path, ())
+            if self._is_written(path, status, there):
+                self._written.add(path)
             way = bring(
                 request.here.get(path),
                 there,
                 record.base.get(path),
-                taken,
-                is_written=is_written,
+                request.taken.get(path, ()),
+                is_written=path in self._written,
                 only_written=request.only_written,
             )
             if way != "stay":
-                chosen.append((path, is_written, way == "replace"))
+                chosen.append((path, way == "replace"))
         return chosen
 
-    def _within(self, limit: int, chosen: list[tuple[str, bool, bool]], after: Listing) -> list[tuple[str, bool, bool]]:
+    def _within(self, limit: int, chosen: list[tuple[str, bool]], after: Listing) -> list[tuple[str, bool]]:
         """Those of the chosen files that are within the limit; the largest stay."""
-        total = sum(after[path].st_size for path, _, _ in chosen)
+        total = sum(after[path].st_size for path, _ in chosen)
         staying = set()
-        for path, _, _ in sorted(chosen, key=lambda each: -after[each[0]].st_size):
+        for path, _ in sorted(chosen, key=lambda each: -after[each[0]].st_size):
             if total <= limit:
                 break
             size = after[path].st_size

@@ -152,7 +152,8 @@ def _hint(path: str, folder: str) -> str:
     close = [*elsewhere, *(each for each in difflib.get_close_matches(path, known, n=3) if each not in elsewhere)][:3]
     if not close:
         return "Paths are taken from the notebook's folder; %cd changes it."
-    return f"Did you mean {' or '.join(close)}?"
+    listed = " or ".join(filter(None, [", ".join(close[:-1]), close[-1]]))
+    return f"Did you mean {listed}?"
 
 
 def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:

@@ -104,8 +104,10 @@ class Trip:
             UsageError: a file cannot be read.
         """
         choice = self.choice
-        if shared or not self.is_asked:
+        if not self.is_asked:
             return self._request
+        if shared:
+            return replace(self._request, roots=(), fetch=())
         packing, spans = Packing(), []
         large: list[tuple[bytes, bytes]] = []
         here = self._versions(choice.matching)

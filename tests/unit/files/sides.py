@@ -21,9 +21,7 @@ __all__ = ["Sides", "contents"]
 
 def contents(folder: Path) -> dict[str, str]:
     """The files below a folder, by their relative path."""
-    return {
-        str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @dataclass

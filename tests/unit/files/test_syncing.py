@@ -49,9 +49,7 @@ class World:
     def cell(self, node: int, there: list[tuple[str, str]], here: list[tuple[str, str]]) -> None:
         """Run a cell that changes files, while others are changed here; its result waits."""
         trip = self.sides.trip(sync=(".",))
-        result = self.sides.run(
-            trip.request(shared=False), lambda: self.change(self.sides.there(node), there), node
-        )
+        result = self.sides.run(trip.request(shared=False), lambda: self.change(self.sides.there(node), there), node)
         self.change(self.sides.here, here)
         self.waiting.append((trip, result))
 
