@@ -75,18 +75,16 @@ class CellRunner:
         self._pools.check(options.pool, options.asked)
         trip = self._trip(options)
         sent = self._capture(code, options, settings)
-        if trip is not None:
-            sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
+        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        is_large = sent.manifest.worth_showing or (trip is not None and trip.choice.nbytes > SHOWN_FROM)
+        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
         if is_large and not options.quiet:
             self._publish(sent.manifest)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        if trip is not None:
-            files = trip.request(shared=trip.is_asked and _shares_files(compute))
-            sent = replace(sent, request=replace(sent.request, files=files))
+        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        sent = replace(sent, request=replace(sent.request, files=files))
         return self._send(compute, code, sent, options, settings, raw, trip)
 
     def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
@@ -139,17 +137,10 @@ class CellRunner:
         nodes = [node.rank for node in pool.snapshot().nodes]
         return capture(code, self._shell.user_ns, limit=limit, holds=pool.holds, nodes=nodes, map_name=options.map)
 
-    def _trip(self, options: "CellOptions") -> Trip | None:
-        """The files of a cell; None where the notebook's folder is gone."""
+    def _trip(self, options: "CellOptions") -> Trip:
+        """The files of a cell."""
         asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
-        try:
-            folder = os.getcwd()
-        except FileNotFoundError:
-            if asked.files or asked.sync or asked.fetch:
-                text = "The notebook's folder is not there any more: change to one that is, with %cd."
-                raise UsageError(text) from None
-            return None
-        return Trip(choose(asked, folder), self._taken, _shape(options), _notify, options.quiet)
+        return Trip(choose(asked, os.getcwd()), self._taken, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""
@@ -172,7 +163,7 @@ class CellRunner:
         options: "CellOptions",
         settings: "Settings",
         raw: str,
-        trip: Trip | None,
+        trip: Trip,
     ) -> Any:
         started = time.monotonic()
         shape = _shape(options)

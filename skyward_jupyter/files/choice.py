@@ -147,13 +147,14 @@ def _hint(path: str, folder: str) -> str:
         known: Sequence[str] = list(below(folder, ".", Excludes(), _LOOKED_AT))
     except (OSError, TooManyFilesError):
         known = [entry for entry in os.listdir(folder) if not entry.startswith(".")]
-    name = os.path.basename(path)
+    above, name = os.path.split(path)
     elsewhere = [each for each in known if os.path.basename(each) == name]
-    close = [*elsewhere, *(each for each in difflib.get_close_matches(path, known, n=3) if each not in elsewhere)][:3]
+    beside = [each for each in known if os.path.dirname(each) == above]
+    alike = [*difflib.get_close_matches(path, beside), *difflib.get_close_matches(path, known)]
+    close = list(dict.fromkeys([*elsewhere, *alike]))[:2]
     if not close:
         return "Paths are taken from the notebook's folder; %cd changes it."
-    listed = " or ".join(filter(None, [", ".join(close[:-1]), close[-1]]))
-    return f"Did you mean {listed}?"
+    return f"Did you mean {' or '.join(close)}?"
 
 
 def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:

@@ -29,17 +29,19 @@ class Sides:
     """The notebook's folder, `here`, and a node's folder for each rank.
 
     Attributes:
+        name: of the notebook's folder in `root`.
         told: what the user was told.
     """
 
     root: Path
+    name: str = "here"
     told: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)
     cells: int = 0
 
     @property
     def here(self) -> Path:
-        return self.root / "here"
+        return self.root / self.name
 
     def there(self, node: int = 0) -> Path:
         """The working folder of a node."""

@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are another package
 import pytest
 
 from skyward_jupyter.files.missing import missing_note

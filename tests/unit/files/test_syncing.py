@@ -82,7 +82,7 @@ def test_no_change_is_lost_and_both_sides_end_equal(steps: list[tuple[object, ..
             for node in NODES:
                 world.cell(node, [], [])
                 world.collect()
-        here = contents(world.sides.here)
+        left = contents(world.sides.here)
         for node in NODES:
-            assert contents(world.sides.there(node)) == here
-        assert world.written - world.outdated <= set(here.values())
+            assert contents(world.sides.there(node)) == left
+        assert world.written - world.outdated <= set(left.values())

@@ -102,16 +102,11 @@ def test_where_a_folder_is_in_the_way_the_file_and_the_node_are_named(sides: Sid
 def test_another_folder_of_the_notebook_has_another_folder_on_the_node(sides: Sides, tmp_path: Path) -> None:
     sides.write("a", "1")
     sides.cell(sync=(".",))
-    other = Sides(tmp_path, taken=sides.taken)
-    type(other).here, before = property(lambda _: tmp_path / "other"), type(other).here  # type: ignore[misc, assignment]
-    try:
-        (tmp_path / "other").mkdir()
-        seen: list[str] = []
-        other.cell(lambda: seen.append(os.getcwd()), sync=(".",))
-        assert contents(tmp_path / "other") == {}
-        assert seen == [str(sides.there().parent / "work-2")]
-    finally:
-        type(other).here = before  # type: ignore[method-assign]
+    other = Sides(tmp_path, "other", taken=sides.taken)
+    seen: list[str] = []
+    other.cell(lambda: seen.append(os.getcwd()), sync=(".",))
+    assert contents(other.here) == {}
+    assert seen == [str(sides.there().parent / "work-2")]
     assert contents(sides.there()) == {"a": "1"}
 
 
