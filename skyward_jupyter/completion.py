@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from skyward import accelerators
@@ -21,6 +20,9 @@ _KEYS = ("%%sky", "%sky")
 _LAST_OPTION = re.compile(r"(?:^|\s)(-[-\w]+)[=\s]\s*['\"]?[^\s'\"]*$")
 _VARIABLES = frozenset({"map", "inputs", "outputs"})
 _PATHS = frozenset({"files", "sync", "fetch"})
+_START_OF_PATH = re.compile(r".*[\s='\"]")
+"""What stands before the path that is being typed."""
+
 _OF_POOLS = frozenset({"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "tasks", "config"})
 """Subcommands that take the name of a pool."""
 
@@ -46,6 +48,8 @@ def offered(
         options = POOL_OPTIONS if finished[0] == "up" else ()
     found = _LAST_OPTION.search(rest)
     option = next((each for each in options if found is not None and found[1] in each.flags), None)
+    if option is not None and option.target in _PATHS:
+        return _entries(_START_OF_PATH.sub("", rest))
     if option is not None and option.metavar:
         return _values(option, pools, variables)
     given = set(finished)
@@ -61,16 +65,19 @@ def _values(option: Option, pools: Callable[[], Iterable[str]], variables: Calla
         "accelerator": accelerators.names,
         "policy": lambda: POLICIES,
         **dict.fromkeys(_VARIABLES, variables),
-        **dict.fromkeys(_PATHS, _entries),
     }
     return list(listed[option.target]() if option.target in listed else option.choices)
 
 
-def _entries() -> list[str]:
-    """What is in the notebook's folder."""
-    with suppress(OSError):
-        return sorted(entry for entry in os.listdir() if not entry.startswith("."))
-    return []
+def _entries(begun: str) -> list[str]:
+    """The paths of the notebook's folder that begin as `begun` does, up to the next "/"."""
+    folder = os.path.dirname(begun)
+    try:
+        with os.scandir(folder or ".") as entries:
+            found = [(os.path.join(folder, entry.name), entry.is_dir()) for entry in entries if entry.name[0] != "."]
+    except OSError:
+        return []
+    return sorted(f"{path}/" if is_folder else path for path, is_folder in found)
 
 
 def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Callable[[Any, Any], list[str]]:

@@ -80,8 +80,12 @@ def enter(folder: str) -> None:
                 f"a cell in {folder} cannot run beside it: wait for the other one, or open the pool with "
                 "--executor process."
             )
-        _chdir(folder)
-        _inside[me] = folder
+        _inside[me] = folder  # first, so that an interrupt leaves nothing behind
+        try:
+            _chdir(folder)
+        except OSError:
+            del _inside[me]
+            raise
 
 
 def leave() -> None:
@@ -89,12 +93,9 @@ def leave() -> None:
     found = _found
     if found is None:
         return
-    with _lock:
-        if _inside.pop(get_ident(), None) is None and not getattr(_thread, "separate", False):
-            return
-        if not _inside:
-            with contextlib.suppress(OSError):  # a task has removed it
-                _chdir(found.directory)
+    with _lock, contextlib.suppress(OSError):  # a task has removed the directory
+        if getattr(_thread, "separate", False) or (_inside.pop(get_ident(), None) is not None and not _inside):
+            _chdir(found.directory)
 
 
 def _is_separate() -> bool:
