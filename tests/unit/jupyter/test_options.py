@@ -87,7 +87,6 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--file a.csv --file 'data/*.csv' --file a.csv", "files", ("a.csv", "data/*.csv")),
         ("--sync data --sync 'my project'", "sync", ("data", "my project")),
         ("--sync data --exclude '*.ckpt'", "excludes", (*DEFAULT_EXCLUDES, "*.ckpt")),
-        ("--exclude '*.ckpt'", "excludes", ()),
         ("--fetch 'out/*.png' --fetch model.pt", "fetch", ("out/*.png", "model.pt")),
         ("--file-limit 2GiB", "file_limit", 2 << 30),
         ("--dry-run", "dry_run", True),
