@@ -1,6 +1,6 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local machines containers ui panel notebooks oldest bench lock clean
+.PHONY: help setup demo lab test check unit local corpus machines containers ui panel notebooks oldest bench lock clean
 
 BIN := .venv/bin
 # Two files of tests at a time, those that take longest first; tests/conftest.py says what stays together.
@@ -32,6 +32,9 @@ unit: setup ## tests of one process
 
 local: setup ## tests with real worker processes on this machine
 	$(BIN)/python -m pytest tests/local
+
+corpus: setup ## notebooks as people write them, as they are and under %%sky, compared
+	$(BIN)/python -m pytest tests/corpus
 
 machines: setup ## tests with real machines over SSH, on this host: as root, with openssh-server, iproute2 and debootstrap
 	$(BIN)/python -m pytest tests/machines

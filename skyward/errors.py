@@ -130,7 +130,13 @@ class NotPicklableError(PayloadError, TypeError):
 
 
 class MissingModuleError(PayloadError, ModuleNotFoundError):
-    """A module that the payload needs is not installed on the node."""
+    """A module that the payload needs is not installed on the node.
+
+    Attributes:
+        packages: the requirements that Skyward has installed there; None where it is not known.
+    """
+
+    packages: tuple[str, ...] | None = None
 
 
 class TooLargeError(PayloadError, ValueError):

@@ -3,25 +3,31 @@
 import builtins
 import difflib
 import linecache
+import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError, TooLargeError, UsageError
 from skyward.pending import PendingFunction
+from skyward.values import shown
+from skyward.wire.arrays import View, extent_of, shared_views
+from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
-from skyward.wire.sources import source_bundle
-from skyward.worker.cell import CellRequest, run_cell, stream_cell
+from skyward.wire.process_wide import objects_used_by
+from skyward.wire.sources import ModuleSource, source_bundle
+from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
 from skyward_jupyter.kept import KeptValue, LazyModule
 from skyward_jupyter.manifest import Entry, Manifest, size_text
+from skyward_jupyter.originals import Originals
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture"]
 
@@ -39,21 +45,31 @@ class Capture:
     Attributes:
         manifest: what goes along.
         request: what the node is asked to run.
-        captured: by name, the values.
+        values: the packed values, as `request.roots` says.
+        originals: the objects in them.
+        notices: what is to be said before the cell is sent.
         is_stream: the cell yields.
         each: with `--map`, the name and its values, one run for each.
     """
 
     manifest: Manifest
     request: CellRequest
-    captured: Mapping[str, Packed]
+    values: tuple[Packed, ...]
+    originals: Originals = field(default_factory=Originals)
+    notices: tuple[str, ...] = ()
     is_stream: bool = False
     each: tuple[str, tuple[Packed, ...]] | None = None
+
+    @property
+    def captured(self) -> Mapping[str, Packed]:
+        """By the names of what is in them, the packed values."""
+        named = (", ".join(name for root in roots for name in root.names) for roots in self.request.roots)
+        return dict(zip(named, self.values, strict=True))
 
     @cached_property
     def pending(self) -> PendingFunction[Any]:
         """The call to send: of `run_cell`, or of `stream_cell` for a cell that yields."""
-        return PendingFunction(stream_cell if self.is_stream else run_cell, (self.request, dict(self.captured)))
+        return PendingFunction(stream_cell if self.is_stream else run_cell, (self.request, self.values))
 
     @cached_property
     def pendings(self) -> list[PendingFunction[Any]]:
@@ -62,7 +78,8 @@ class Capture:
             return [self.pending]
         name, values = self.each
         function = stream_cell if self.is_stream else run_cell
-        return [PendingFunction(function, (self.request, {**self.captured, name: value})) for value in values]
+        request = replace(self.request, roots=(*self.request.roots, (Root((name,)),)))
+        return [PendingFunction(function, (request, (*self.values, value))) for value in values]
 
 
 def capture(
@@ -73,6 +90,8 @@ def capture(
     holds: Callable[[bytes], Collection[int]] = lambda _: (),
     nodes: Collection[int] = (),
     map_name: str | None = None,
+    in_place: bool = True,
+    is_next: bool = False,
 ) -> Capture:
     """The cell `code` with the values of `user_ns` that it reads.
 
@@ -83,6 +102,9 @@ def capture(
         holds: tells which nodes hold a blob.
         nodes: ranks of the nodes of the pool.
         map_name: the name that stands for one element after the other (`--map`).
+        in_place: whether the objects of the notebook take over what the cell changes in them; with several runs of
+            it they cannot.
+        is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
 
     Raises:
         UsageError: a name is not there, or may not be taken along.
@@ -97,10 +119,15 @@ def capture(
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
+    if is_next:
+        taking.process_wide(code)
+    parts = taking.parts()
     sources = source_bundle([*code.imports, *sorted(taking.local)])
-    outputs = code.outputs if code.only is None else code.only
+    outputs = code.assigned if code.only is None else code.only
     manifest = Manifest(
-        entries=tuple(sorted(taking.entries, key=lambda entry: -entry.nbytes)),
+        entries=tuple(
+            sorted([*taking.entries, *(part.entry for part in parts if part.is_named)], key=lambda entry: -entry.nbytes)
+        ),
         modules=tuple(taking.modules.items()),
         sources=tuple(name for name, module in sources.items() if module.filename),
         outputs=tuple(name for name in outputs if name not in code.deletes or code.only is not None),
@@ -113,18 +140,85 @@ def capture(
     request = CellRequest(
         source=code.source,
         filename=code.filename,
-        outputs=code.outputs,
-        touched=tuple(name for name in code.touched if name in taking.captured),
+        roots=tuple(part.roots for part in parts),
+        assigned=code.assigned,
         only=code.only,
         deletes=code.deletes,
+        incidental=code.incidental,
         modules=taking.modules,
-        aliases=taking.aliases,
         sources=pack(sources) if sources else None,
         limit=limit,
         run=uuid.uuid4().hex,
         definitions=code.definitions,
+        in_place=in_place and each is None,
+        shows=each is None,
     )
-    return Capture(manifest, request, taking.captured, code.is_stream, each)
+    packed = tuple(part.shared.packed for part in parts)
+    originals = Originals([part.shared.memo for part in parts])
+    notices = (*taking.notices, *_changed_modules(sources))
+    return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
+
+
+def _changed_modules(sources: Mapping[str, ModuleSource]) -> Iterator[str]:
+    """One sentence for each variable of a local module that was assigned to since it was imported."""
+    for name, source in sources.items():
+        module = sys.modules.get(name)
+        for variable, written in {} if module is None else source.constants.items():
+            value = vars(module).get(variable, written)
+            if type(value) is not type(written) or value != written:
+                yield (
+                    f"{name}.{variable} is {shown(value)} here, and {shown(written)} on the node, which has it from "
+                    f"{os.path.basename(source.filename)}. Pass it as a variable, or assign it in the cell."
+                )
+
+
+@dataclass(slots=True)
+class _Value:
+    """A value that goes along, packed on its own at first.
+
+    Attributes:
+        names: its names.
+        value: it.
+        shared: as it travels.
+        reason: why it goes along, where that is not simply that the cell reads it.
+        key: the id of a class of the notebook.
+    """
+
+    names: list[str]
+    value: object
+    shared: Shared
+    reason: str = ""
+    key: str = ""
+
+    @property
+    def root(self) -> Root:
+        """What the node is told of it."""
+        return Root(tuple(self.names), self.key, isinstance(self.value, KeptValue) and self.value.name is None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Values that travel in one pickle."""
+
+    values: tuple[_Value, ...]
+    shared: Shared
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is more than what the notebook's process has for all."""
+        return any(each.names or each.key for each in self.values)
+
+    @property
+    def roots(self) -> tuple[Root, ...]:
+        return tuple(each.root for each in self.values)
+
+    @property
+    def entry(self) -> Entry:
+        """Its line of the manifest."""
+        names = [", ".join(each.names) or getattr(each.value, "__qualname__", "") for each in self.values]
+        kinds = dict.fromkeys(_kind(each.value) for each in self.values)
+        reason = next((each.reason for each in self.values if each.reason), "") if len(self.values) == 1 else ""
+        return Entry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason)
 
 
 @dataclass
@@ -132,12 +226,13 @@ class _Taking:
     """What has been taken out of the notebook so far."""
 
     user_ns: dict[str, Any]
-    captured: dict[str, Packed] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
-    _seen: dict[int, str] = field(default_factory=dict)
+    _values: list[_Value] = field(default_factory=list)
+    _taken: set[str] = field(default_factory=set)
+    _seen: dict[int, _Value] = field(default_factory=dict)
+    _classes: dict[str, _Value] = field(default_factory=dict)
     _waiting: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -164,33 +259,127 @@ class _Taking:
                 self._take(name, f"used by {user}")
 
     def _take(self, name: str, reason: str) -> None:
-        if name in self.captured or name in self.modules or name in self.aliases:
+        if name in self._taken or name in self.modules:
             return
         value = self.user_ns[name]
         if isinstance(value, ModuleType) and _is_by_name(value):
             self.modules[name] = value.__name__
             self.local.add(value.__name__)
             return
-        first = self._seen.setdefault(id(value), name)
-        if first != name:
-            self.aliases[name] = first
+        self._taken.add(name)
+        known = self._seen.get(id(value))
+        if known is not None:
+            known.names.append(name)
             return
-        packed = self.captured[name] = self.pack(name, value)
-        self.entries.append(Entry(name, _kind(value), (packed,), reason))
+        shared = self._shared(name, value)
+        own = next((each for each in self._classes.values() if each.value is value), None)
+        if own is None:
+            own = _Value([], value, shared)
+            self._values.append(own)
+        own.reason = reason
+        own.names.append(name)
+        self._seen[id(value)] = own
+
+    def _class(self, key: str, kind: type, user: str) -> None:
+        """Take a class of the notebook, which travels once, and not with each object of it."""
+        if key in self._classes:
+            return
+        known = self._classes[key] = _Value(
+            [], kind, Shared(_NOTHING, frozenset(), frozenset()), f"used by {user}", key
+        )
+        self._values.append(known)
+        known.shared = self._shared(kind.__qualname__, kind, whole={key})
+
+    def process_wide(self, code: CellCode) -> None:
+        """Take what the notebook's process has for all, as its random numbers, if the cell may use it."""
+        modules = [str(getattr(each.value, "__module__", None) or "") for each in self._values]
+        modules += [type(each.value).__module__ for each in self._values]
+        for each in objects_used_by([*self.modules.values(), *code.imports, *modules]):
+            self._values.append(_Value([], each, self._shared("the random numbers", each)))
+
+    @property
+    def notices(self) -> list[str]:
+        """One sentence for each value that will not share memory on the node, and does so here."""
+        holders = {id(extent_of(array).owner): each for each in self._values for array in each.shared.arrays}
+        found = []
+        for each in self._values:
+            for derived in each.shared.derived:
+                other = holders.get(id(extent_of(derived).owner))
+                if other is not None and each.names and other.names:
+                    found.append(
+                        f"{each.names[0]} shares memory with {other.names[0]} here, and not on the node: what the cell "
+                        f"changes in one of them does not show in the other. Make {each.names[0]} in the cell."
+                    )
+        return found
+
+    def parts(self) -> list[_Part]:
+        """All values, those in one pickle that refer to the same objects or share memory."""
+        groups, views = _joined(self._values)
+        parts = []
+        for group in groups:
+            shared = group[0].shared
+            if len(group) > 1 or any(id(array) in views for array in shared.arrays):
+                value = group[0].value if len(group) == 1 else [each.value for each in group]
+                keys = {each.key for each in group if each.key}
+                name = next((name for each in group for name in each.names), "the value")
+                shared = pack_shared(value, self._side, name, whole=keys, views=views)
+            parts.append(_Part(tuple(group), shared))
+        return parts
 
     def pack(self, name: str, value: Any) -> Packed:
         """`value`, packed; what it needs beside itself is noted."""
+        return self._shared(name, value).packed
+
+    def _shared(self, name: str, value: Any, whole: Collection[str] = ()) -> Shared:
         if any(kind.__name__ == "InteractiveShell" for kind in type(value).__mro__):
             raise NotPicklableError(
                 f"{name} cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell."
             )
-        if isinstance(value, KeptValue):
-            shared = Shared(value.packed, value.needs, frozenset())
+        if isinstance(value, KeptValue) and value.name is None:
+            found = {key: kind for key in value.classes if (kind := self._side.find(key)) is not None}
+            shared = Shared(value.packed, value.needs, frozenset(), found)
         else:
-            shared = pack_shared(value, self._side, name)
+            shared = pack_shared(value, self._side, name, whole=whole)
         self._waiting += ((need, name) for need in sorted(shared.needs))
         self.local |= shared.modules
-        return shared.packed
+        for key, kind in shared.classes.items():
+            self._class(key, kind, name)
+        return shared
+
+
+_NOTHING = Packed(b"")
+
+
+def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, View]]:
+    """The values in groups that share objects or memory; and the arrays that are views of memory they share."""
+    leaders = list(range(len(values)))
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            number = leaders[number]
+        return number
+
+    owner_of: dict[int, int] = {}
+    known = [(number, each) for number, each in enumerate(values) if not is_plain(each.value)]
+    known.sort(key=lambda pair: pair[1].shared.packed.nbytes)
+    for number, each in known if len(known) > 1 else ():
+        mine = each.shared.objects()
+        for key in mine.keys() & owner_of.keys():
+            if leader(owner_of[key]) != leader(number) and is_shared_visibly(mine[key][1]):
+                leaders[leader(number)] = leader(owner_of[key])
+        if number != known[-1][0]:
+            owner_of.update(dict.fromkeys(mine, number))
+    views: dict[int, View] = {}
+    holder = {id(array): number for number, each in enumerate(values) for array in each.shared.arrays}
+    for group in shared_views(array for each in values for array in each.shared.arrays):
+        views |= group
+        first, *others = (holder[key] for key in group)
+        for other in others:
+            leaders[leader(other)] = leader(first)
+    groups: dict[int, list[_Value]] = {}
+    for number, each in enumerate(values):
+        groups.setdefault(leader(number), []).append(each)
+    return list(groups.values()), views
 
 
 def _is_by_name(module: ModuleType) -> bool:

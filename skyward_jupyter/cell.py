@@ -38,8 +38,8 @@ class CellCode:
         filename: what its tracebacks call it.
         captures: names that it reads and that it has not certainly bound by then.
         shadowing: builtins that it reads; they are captured only where the notebook has its own in their place.
-        outputs: names that it binds, or through which it assigns to an item or an attribute.
-        touched: names whose values it may change in another way; they come back if they did change.
+        assigned: names that it binds, or through which it assigns to an item or an attribute.
+        incidental: names that it binds by the way, as `with` and `for` do.
         deletes: names that it may unbind.
         definitions: names bound by an import, a function or a class.
         imports: dotted names of the modules that it may import.
@@ -55,8 +55,8 @@ class CellCode:
     filename: str
     captures: tuple[str, ...] = ()
     shadowing: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
+    assigned: tuple[str, ...] = ()
+    incidental: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
@@ -127,8 +127,8 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         filename=filename,
         captures=tuple(name for name in names.reads if name not in _EVERYWHERE),
         shadowing=tuple(name for name in names.reads if name in _EVERYWHERE),
-        outputs=_unique((*names.binds, *names.changes)),
-        touched=tuple(names.touches),
+        assigned=_unique((*names.binds, *names.changes)),
+        incidental=tuple(names.incidental),
         deletes=tuple(names.deletes),
         definitions=tuple(names.defines),
         imports=_unique(imported_names(tree)),

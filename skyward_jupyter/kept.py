@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NoReturn
 
-from skyward.errors import MissingModuleError
+from skyward.errors import MissingModuleError, UsageError
 from skyward.wire.notebook import open_nested
 from skyward.wire.payload import Packed
 from skyward.worker.missing import pip_name
 
-__all__ = ["KeptValue", "LazyModule", "module_here"]
+__all__ = ["KeptValue", "LazyModule", "StayedBehind", "module_here"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -26,12 +26,18 @@ class KeptValue:
         reason: why it cannot be opened.
         module: the module that is missing here, if that is why.
         needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
     """
 
     packed: Packed
     reason: str
     module: str | None = None
     needs: frozenset[str] = frozenset()
+    classes: tuple[str, ...] = ()
+    name: str | None = None
+    seeds: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"<value of a node, {self.packed.nbytes:,} bytes: {self.reason}>"
@@ -45,10 +51,31 @@ class KeptValue:
         self._refuse()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_nested, (self.packed,)
+        return open_nested, (self.packed, self.name, self.seeds)
 
     def _refuse(self) -> NoReturn:
         raise MissingModuleError(f"this value cannot be used here: {self.reason}. It can be used in a %%sky cell.")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StayedBehind:
+    """Stands for the value of a cell that was displayed and did not come back.
+
+    Attributes:
+        reason: why it did not.
+    """
+
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"<a value that did not come back from its node: {self.reason}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # asked by machinery, not by the user
+            raise AttributeError(name)
+        raise UsageError(
+            f"this value did not come back from its node: {self.reason}. Assign it to a name in its %%sky cell."
+        )
 
 
 class LazyModule(ModuleType):

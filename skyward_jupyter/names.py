@@ -26,7 +26,7 @@ class Names:
         reads: read before the cell itself has certainly bound them.
         binds: bound by the cell itself, or by a `global` of a function in it.
         changes: names through which the cell assigns to an item or an attribute.
-        touches: names whose methods the cell calls, or that it hands to a call for its effect: they may change.
+        incidental: bound only as the target of a `for` or a `with`.
         deletes: unbound by the cell.
         defines: bound by an import, a function or a class.
         unbound: for each name that is certainly read before anything binds it, the line.
@@ -36,7 +36,7 @@ class Names:
     reads: dict[str, None] = field(default_factory=dict)
     binds: dict[str, None] = field(default_factory=dict)
     changes: dict[str, None] = field(default_factory=dict)
-    touches: dict[str, None] = field(default_factory=dict)
+    incidental: dict[str, None] = field(default_factory=dict)
     deletes: dict[str, None] = field(default_factory=dict)
     defines: dict[str, None] = field(default_factory=dict)
     unbound: dict[str, int] = field(default_factory=dict)
@@ -50,9 +50,11 @@ def find_names(tree: ast.Module, source: str, filename: str) -> Names:
     names = walk.names
     for name in walk.globals_bound:
         names.binds[name] = None
+        walk.assigned.add(name)
     if names.opaque:
         names.unbound.clear()
     names.unbound = {name: line for name, line in names.unbound.items() if name not in names.binds}
+    names.incidental = {name: None for name in names.incidental if name not in walk.assigned}
     return names
 
 
@@ -60,10 +62,11 @@ class _Walk(ast.NodeVisitor):
     def __init__(self, inner: dict[Key, Inner]) -> None:
         self.names = Names()
         self.globals_bound: dict[str, None] = {}
+        self.assigned: set[str] = set()
+        self._targets: set[int] = set()
         self._inner = inner
         self._bound: set[str] = set()
         self._deferred: dict[str, frozenset[str]] = {}
-        self._hidden: frozenset[str] = frozenset()
         self._sure = True
         self._ended = False
 
@@ -121,6 +124,7 @@ class _Walk(ast.NodeVisitor):
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
+        self._targets.update(map(id, ast.walk(node.target)))
         self._perhaps(node.target, *node.body)
         self._perhaps(*node.orelse)
 
@@ -129,6 +133,8 @@ class _Walk(ast.NodeVisitor):
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         sure = self._sure
         for item in node.items:
+            if item.optional_vars is not None:
+                self._targets.update(map(id, ast.walk(item.optional_vars)))
             self.visit(item)
         self._sure = False  # it may swallow a NameError
         self.block(node.body)
@@ -182,6 +188,9 @@ class _Walk(ast.NodeVisitor):
         match node.ctx:
             case ast.Load():
                 self._read(node.id, node.lineno)
+            case ast.Store() if id(node) in self._targets:
+                self.names.incidental[node.id] = None
+                self._note_bound(node.id)
             case ast.Store():
                 self._bind(node.id)
             case _:
@@ -220,10 +229,7 @@ class _Walk(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute):
-            root = _root(node.func)
-            if root is not None and root not in self._hidden:
-                self.names.touches[root] = None
-            elif node.func.attr in ("system", "getoutput"):
+            if node.func.attr in ("system", "getoutput"):
                 self._command(node)
         elif isinstance(node.func, ast.Name) and node.func.id in _OPAQUE:
             self.names.opaque = True
@@ -234,14 +240,6 @@ class _Walk(ast.NodeVisitor):
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
                 for name in names_in_command(text.value):
                     self._read(name, node.lineno, sure=False)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self.visit(node.value)
-        call = node.value.value if isinstance(node.value, ast.Await) else node.value
-        if isinstance(call, ast.Call):
-            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
-                if isinstance(argument, ast.Name):
-                    self.names.touches[argument.id] = None
 
     def visit_Global(self, node: ast.Global) -> None:
         """At the top of a cell it says nothing new."""
@@ -307,18 +305,17 @@ class _Walk(ast.NodeVisitor):
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         """Its first iterable is evaluated here; the rest in a scope of its own, perhaps never."""
-        bound, sure, hidden = set(self._bound), self._sure, self._hidden
+        bound, sure = set(self._bound), self._sure
         for part in node.generators:
             self.visit(part.iter)
             self._sure = False
             targets = {name.id for name in ast.walk(part.target) if isinstance(name, ast.Name)}
             self._bound |= targets
-            self._hidden = self._hidden | targets
             for condition in part.ifs:
                 self.visit(condition)
         for element in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
             self.visit(element)
-        self._bound, self._sure, self._hidden = bound, sure, hidden
+        self._bound, self._sure = bound, sure
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 
@@ -359,6 +356,10 @@ class _Walk(ast.NodeVisitor):
             self._read(read, 0, sure=False)
 
     def _bind(self, name: str) -> None:
+        self.assigned.add(name)
+        self._note_bound(name)
+
+    def _note_bound(self, name: str) -> None:
         self._bound.add(name)
         self._deferred.pop(name, None)
         self.names.binds[name] = None

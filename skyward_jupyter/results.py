@@ -1,65 +1,91 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
-from skyward.wire.notebook import Side, unpack_shared
+from skyward.wire.contents import Contents, put_contents
+from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
+from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
-from skyward_jupyter.kept import KeptValue, module_here
+from skyward.worker.program import VALUE
+from skyward_jupyter.failures import listed
+from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
+from skyward_jupyter.originals import Originals
 
-__all__ = ["apply_result", "apply_results", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
+
+_LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
+"""Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
 
 
-def apply_result(result: CellResult, user_ns: dict[str, Any]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be said and shown of a cell whose names are bound.
+
+    Attributes:
+        notices: one sentence for each value that did not come back, or that cannot be opened here.
+        value: that of its last expression; for several runs the list of them; None if there is none.
+    """
+
+    notices: list[str]
+    value: Any = None
+
+
+def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> Outcome:
     """Bind, change and unbind names in `user_ns` as the cell did on its node.
 
-    Returns:
-        One sentence for each value that did not come back, or that cannot be opened here.
+    Args:
+        result: what the cell left behind.
+        user_ns: the names of the notebook.
+        originals: the objects that the cell took along.
 
     Raises:
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
-    home = _Home(user_ns, result)
+    home = _Home(user_ns, result, originals)
     values = home.values()
+    value = home.value(values)
     user_ns.update(home.namesakes(values))
     user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
+    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
     error = home.error()
     if error is not None:
-        raise _with_notes(error, home.notices)
-    return home.notices
+        raise _with_notes(error, notices)
+    return Outcome(notices, value)
 
 
-def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> list[str]:
+def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Outcome:
     """Bind what several runs of one cell left behind: each name becomes the list of its values, in order of the runs.
 
     Imports, functions and classes are bound once. Where a run failed, the lists have its exception. A run that did not
-    bind a name has None there. What a cell changed without assigning to it stays as it is here.
-
-    Returns:
-        One sentence for each value that did not come back, or that cannot be opened here.
+    bind a name has None there. What a cell changed without assigning to it stays as it is here, which is said.
 
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
     """
-    homes = [_Home(user_ns, result) for result in results]
+    homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]
+    values = [home.value(row) for home, row in zip(homes, rows, strict=True)]
     notices: list[str] = []
     for home in homes:
         home.bind_the_rest()
         notices += (notice for notice in home.notices if notice not in notices)
-    for name in dict.fromkeys(name for row in rows for name in row):
+    bound = dict.fromkeys(name for row in rows for name in row)
+    for name in bound:
         if any(name in result.definitions for result in results):
             user_ns[name] = next(row[name] for row in rows if name in row)
-        elif any(name in row and name not in home.unassigned for row, home in zip(rows, homes, strict=True)):
+        else:
             user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -68,16 +94,19 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> lis
         kept = f"; the values of the other {rest} are in the lists" if rest else ""
         notices.append(f"{len(failed)} of {len(results)} runs failed{kept}.")
         raise _with_notes(failed[0], notices)
-    return notices
+    return Outcome(notices, values if any(value is not None for value in values) else None)
 
 
-def stream_items(items: Iterable[Any], user_ns: dict[str, Any], notify: Callable[[str], None]) -> Iterator[Any]:
+def stream_items(
+    items: Iterable[Any], user_ns: dict[str, Any], originals: Originals, notify: Callable[[str], None]
+) -> Iterator[Any]:
     """The elements that a streaming cell yields; at its end its names are bound as by `apply_result`.
 
     Args:
         items: what `stream_cell` gives.
         user_ns: the names of the notebook.
-        notify: takes the sentences that `apply_result` returns.
+        originals: the objects that the cell took along.
+        notify: takes what is to be said in the end.
 
     Raises:
         BaseException: what the cell raised, after its last element.
@@ -85,10 +114,10 @@ def stream_items(items: Iterable[Any], user_ns: dict[str, Any], notify: Callable
     side = Side(user_ns, is_home=True)
     for item in items:
         if isinstance(item, CellResult):
-            for notice in apply_result(item, user_ns):
+            for notice in apply_result(item, user_ns, originals).notices:
                 notify(notice)
         elif isinstance(item, Packed):
-            yield _opened(item, side, frozenset())
+            yield _opened(item, side)
         else:
             yield item
 
@@ -96,9 +125,10 @@ def stream_items(items: Iterable[Any], user_ns: dict[str, Any], notify: Callable
 class _Home:
     """Opens one result in the notebook."""
 
-    def __init__(self, user_ns: dict[str, Any], result: CellResult) -> None:
+    def __init__(self, user_ns: dict[str, Any], result: CellResult, originals: Originals) -> None:
         self._user_ns = user_ns
         self._result = result
+        self._originals = originals
         self._side = Side(user_ns, is_home=True)
         self.notices: list[str] = []
 
@@ -106,66 +136,173 @@ class _Home:
     def _harvest(self) -> Harvest:
         return self._result.harvest
 
-    @property
-    def unassigned(self) -> frozenset[str]:
-        """Names that came back though the cell did not assign to them: it changed their value, or shared it."""
-        followers = {name for name in self._harvest.in_place if name in self._harvest.aliases}
-        return frozenset({*self._harvest.changed, *followers})
-
     def error(self) -> BaseException | None:
         """What the cell raised, of its own type, with the traceback of the node as its cause."""
         failure = self._result.failure
         return None if failure is None else with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side)))
 
     def values(self) -> dict[str, Any]:
-        """By name, what the cell bound or changed."""
+        """By name, what the cell bound; objects of the notebook have taken over what it changed in them."""
         found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
-        return found | {name: found[first] for name, first in self._harvest.aliases.items()}
+        together = self._harvest.together
+        return found if together is None else found | self._opened_together(together)
+
+    def value(self, values: dict[str, Any]) -> Any:
+        """That of the last expression, taken out of `values`; a `StayedBehind` if it did not come."""
+        name = self._harvest.value
+        if not name:
+            return None
+        if name in self._harvest.failed:
+            return StayedBehind(self._harvest.failed[name])
+        if name == VALUE:
+            return values.pop(VALUE, None)
+        return values.get(name, self._user_ns.get(name))
+
+    def _opened_together(self, together: Together) -> dict[str, Any]:
+        seeds = self._originals.at(together.seeds)
+        values: dict[str, Any]
+        changes: list[tuple[int, Contents]]
+        try:
+            values, changes = unpack_shared(together.packed, self._side, seeds)
+        except Exception as error:
+            reason, module = _why_unopened(error)
+            names = [name for name in self._harvest.changed if name not in together.names]
+            if names:
+                self.notices.append(
+                    f"What the cell changed in {_listed(names)} could not be brought here: {reason}. "
+                    f"{'It is' if len(names) == 1 else 'They are'} as before."
+                )
+            needed = seeds_used(together.packed, seeds)
+            return {
+                name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
+                for name in together.names
+            }
+        for is_last in (False, True):
+            for number, contents in changes:
+                if (contents.form in _LAST_FORMS) is is_last:
+                    self._put(seeds[number], contents)
+        return values
+
+    def _put(self, value: Any, contents: Contents) -> None:
+        try:
+            put_contents(value, contents)
+        except Exception as error:
+            kind = type(value).__qualname__
+            self.notices.append(
+                f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
+            )
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What other names of the notebook stand for now, whose object the cell changed in place under its own name."""
+        """What other names of the notebook stand for now, whose object could not take over what changed in it."""
+        together = self._harvest.together
+        if together is None or not together.replaced:
+            return {}
         missing = object()
-        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in self._harvest.in_place}
+        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in together.replaced if name in values}
         return {name: replaced[id(value)] for name, value in self._user_ns.items() if id(value) in replaced}
 
     def bind_the_rest(self) -> None:
-        """Bind the modules, and what returned functions use and the notebook does not have; tell what stayed behind."""
+        """Bind the modules, and what returned functions use and the notebook does not have."""
         for name, module in self._harvest.modules.items():
             self._user_ns[name] = module_here(module)
         for name, packed in self._harvest.supports.items():
             if name not in self._user_ns:
                 self._user_ns[name] = self._open(name, packed)
-        for name, reason in self._harvest.failed.items():
-            self.notices.append(f"{name} stayed on node {self._result.node}: {reason}. {_fix(reason)}")
 
     def _open(self, name: str, packed: Packed) -> Any:
-        value = _opened(packed, self._side, self._harvest.needs.get(name, frozenset()))
-        if isinstance(value, type) and name not in self._result.definitions:  # a class of the notebook, changed there
-            self._side.refresh = True
-            value = _opened(packed, self._side, frozenset())
-            self._side.refresh = False
-        if isinstance(value, KeptValue) and name not in self._result.definitions:
+        harvest = self._harvest
+        value = _opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
+        return self._noted(name, value)
+
+    def _noted(self, name: str, value: Any) -> Any:
+        """`value`; a sentence says if it could not be opened."""
+        if isinstance(value, KeptValue) and name not in (*self._result.definitions, VALUE):
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
 
 
-def _opened(packed: Packed, side: Side, needs: frozenset[str]) -> Any:
+def _opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
     try:
         return unpack_shared(packed, side)
-    except ModuleNotFoundError as error:
-        module = (error.name or "").partition(".")[0]
-        return KeptValue(packed, f"module {module!r} is not installed here", module, needs)
     except Exception as error:
-        return KeptValue(packed, f"it cannot be read here ({type(error).__name__}: {error})", None, needs)
+        reason, module = _why_unopened(error)
+        return KeptValue(packed, reason, module, needs, classes)
 
 
-def _fix(reason: str) -> str:
+def _why_unopened(error: Exception) -> tuple[str, str | None]:
+    """Why a value cannot be opened here, and the module that is missing, if that is why."""
+    if isinstance(error, ModuleNotFoundError):
+        module = (error.name or "").partition(".")[0]
+        return f"module {module!r} is not installed here", module
+    return f"it cannot be read here ({type(error).__name__}: {error})", None
+
+
+def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[str]:
+    """One sentence for each name that the cell bound and that did not come back, whichever nodes it ran on."""
+    nodes: dict[tuple[str, str], list[int]] = {}
+    for result in results:
+        for name, reason in result.harvest.failed.items():
+            if name != VALUE:  # `_` and `Out` say it
+                nodes.setdefault((name, reason), []).append(result.node)
+    return [
+        f"{name} did not come back from {listed(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
+        for (name, reason), ranks in nodes.items()
+    ]
+
+
+def _stale(results: Sequence[CellResult]) -> list[str]:
+    return [
+        f"{name} was changed on {listed([result.node])}, and the change did not come back: {reason}. "
+        f"Here {name} is as before. {_fix(reason, False)}"
+        for result in results
+        for name, reason in result.harvest.stale.items()
+    ]
+
+
+def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
+    """One sentence about what several runs changed, each for itself."""
+    nodes: dict[str, list[int]] = {}
+    for result in results:
+        for name in (*result.harvest.changed, *result.harvest.stale):
+            if name not in bound:
+                nodes.setdefault(name, []).append(result.node)
+    if not nodes:
+        return []
+    names = _listed(list(nodes))
+    ranks = sorted({rank for each in nodes.values() for rank in each})
+    first = next(iter(nodes))
+    return [
+        f"{names} changed on {listed(ranks)}, each run in a copy of its own; here "
+        f"{'it is' if len(nodes) == 1 else 'they are'} as before. Assign the value in the cell to have the list of "
+        f"all copies: `{first} = {first}`."
+    ]
+
+
+def _surroundings(results: Sequence[CellResult]) -> list[str]:
+    """One sentence about what the cell changed beside its variables."""
+    nodes: dict[str, list[int]] = {}
+    for result in results:
+        for what in result.harvest.surroundings:
+            nodes.setdefault(what, []).append(result.node)
+    if not nodes:
+        return []
+    ranks = sorted({rank for each in nodes.values() for rank in each})
+    are = "it is" if len(nodes) == 1 else "they are"
+    return [f"The cell changed {_listed(list(nodes))} on {listed(ranks)}; here {are} as before."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _fix(reason: str, is_here: bool) -> str:
     if "over the limit of" in reason:
         return "Bring back less of it, or raise the limit with --capture-limit."
     if "did not bind" in reason:
         return "Assign it in the cell, or leave it out of -o."
-    return "Bring back what you need of it under another name."
+    before = "It is here as it was before. " if is_here else ""
+    return f"{before}Bring back what you need of it under another name."
 
 
 def _with_notes(error: BaseException, notes: Sequence[str]) -> BaseException:

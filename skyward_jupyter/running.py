@@ -1,6 +1,5 @@
 """Running a cell: from its text to a pool, and back into the notebook."""
 
-import ast
 import os
 import sys
 import time
@@ -23,7 +22,7 @@ from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted, no_python
 from skyward_jupyter.progress import Progress, meter
 from skyward_jupyter.sections import NodeSections
-from skyward_jupyter.sent import MAP_VALUE, SentCell, Shape
+from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
 from skyward_jupyter.tape import Tape
@@ -60,10 +59,13 @@ class CellRunner:
         self._shell = shell
         self._pools = pools
         self.background: list[CellHandle] = []
+        self._environ = dict(os.environ)
         self._taken = Taken()
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
+
+        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements.
 
         Raises:
             UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
@@ -82,10 +84,23 @@ class CellRunner:
         is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
         if is_large and not options.quiet:
             self._publish(sent.manifest)
+        for notice in (*sent.notices, *self._environment(code, options)):
+            _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
         files = trip.request(shared=trip.is_asked and _shares_files(compute))
         sent = replace(sent, request=replace(sent.request, files=files))
         return self._send(compute, code, sent, options, settings, raw, trip)
+
+    def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
+        """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
+        if self._pools.find(options.pool) is None:
+            return
+        for name, value in dict(os.environ).items():
+            if self._environ.get(name) != value and name in code.source:
+                yield (
+                    f"os.environ[{name!r}] was set in the notebook, and the nodes, which run already, do not have it: "
+                    f"pass the value as a variable, or open the pool with `--env {name}=...`."
+                )
 
     def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
         """The pool of that name, opened under a line of progress if it was not.
@@ -119,23 +134,25 @@ class CellRunner:
             raise no_python(error) from error
         if code.is_stream:
             _refuse_stream(options)
-        outputs = options.outputs
-        if options.map is not None and code.shows_value:
-            code = analyse(_with_value_kept(code.source), filename=filename)
-            outputs = None if outputs is None else (*outputs, MAP_VALUE)
         inputs = options.inputs if options.capture else ()
         if inputs is not None and options.map is not None:
             inputs = (*inputs, options.map)
-        code = code.narrow(inputs=inputs, outputs=outputs)
+        code = code.narrow(inputs=inputs, outputs=options.outputs)
         return code if options.capture else replace(code, withheld="--no-capture")
 
     def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
         limit = options.capture_limit or settings.capture_limit
         pool = self._pools.find(options.pool)
-        if pool is None:
-            return capture(code, self._shell.user_ns, limit=limit, map_name=options.map)
-        nodes = [node.rank for node in pool.snapshot().nodes]
-        return capture(code, self._shell.user_ns, limit=limit, holds=pool.holds, nodes=nodes, map_name=options.map)
+        return capture(
+            code,
+            self._shell.user_ns,
+            limit=limit,
+            holds=(lambda _: ()) if pool is None else pool.holds,
+            nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
+            map_name=options.map,
+            in_place=options.on != "all",
+            is_next=options.map is None and options.on != "all" and not options.noblock,
+        )
 
     def _trip(self, options: "CellOptions") -> Trip:
         """The files of a cell."""
@@ -176,7 +193,7 @@ class CellRunner:
         tape = Tape() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, trip)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, trip)
         footed = settings.footer and options.footer and not options.quiet
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
@@ -193,21 +210,36 @@ class CellRunner:
                     follow(self._shell, handle, runs, footer=footed)
                 return handle
             if code.is_stream:
-                with footer:
-                    for element in cell.items():
-                        self._show(element)
+                elements: list[Any] = []
+                try:
+                    with footer:
+                        for element in cell.items():
+                            elements.append(element)
+                            self._show(element)
+                finally:
+                    self._remember(elements)
                 return None
             with progress:
                 while not cell.wait(None if sections is None else REFRESH):
                     sink.refresh()
             with footer:
-                return cell.collect()
+                value = cell.collect()
+            if shape == "map":
+                return [] if not runs and code.shows_value else value
+            self._remember(value)  # it was displayed already
+            return None
         except KeyboardInterrupt:
             raise interrupted(cell.stop(settings.interrupt_grace)) from None
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+
+    def _remember(self, value: object) -> None:
+        """Let `_` and `Out` have the value of the cell, as of any cell."""
+        if value is not None:
+            hook: Any = self._shell.displayhook
+            hook.update_user_ns(value)
 
     @contextmanager
     def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
@@ -273,15 +305,6 @@ def _refuse_stream(options: "CellOptions") -> None:
                 f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
                 "leave the option out, or collect the elements in a list."
             )
-
-
-def _with_value_kept(source: str) -> str:
-    """The cell with its last expression assigned to a variable that comes back."""
-    last = ast.parse(source).body[-1]
-    lines = source.splitlines(keepends=True)
-    line = lines[last.lineno - 1].encode()
-    kept = line[: last.col_offset] + f"{MAP_VALUE} = ".encode() + line[last.col_offset :]
-    return "".join([*lines[: last.lineno - 1], kept.decode(), *lines[last.lineno :]])
 
 
 def _notify(sentence: str) -> None:

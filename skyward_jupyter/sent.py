@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import RemoteTraceback, TaskError
+from skyward.errors import TaskError
 from skyward.wire.failure import capture_failure
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward_jupyter.failures import listed, tell_the_others
+from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
-from skyward_jupyter.results import apply_result, apply_results, stream_items
+from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
     from skyward.control.run import Run
     from skyward_jupyter.files.trip import Trip
 
-__all__ = ["MAP_VALUE", "SentCell", "Shape"]
-
-MAP_VALUE = "__skyward_value__"
-"""What a cell under `--map` assigns its last expression to, so that it comes back like a variable."""
+__all__ = ["SentCell", "Shape"]
 
 type Shape = Literal["single", "all", "map"]
 """One run on one node, one run on all nodes, or one run for each element."""
@@ -38,6 +36,7 @@ class SentCell:
         user_ns: the names of the notebook.
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
+        originals: the objects that the cell took along.
         files: the files of the cell; None where it has no folder.
     """
 
@@ -46,6 +45,7 @@ class SentCell:
     user_ns: dict[str, Any]
     notify: Callable[[str], None]
     finish: Callable[[], object]
+    originals: Originals = field(default_factory=Originals)
     files: "Trip | None" = None
 
     @property
@@ -65,7 +65,8 @@ class SentCell:
         """
         (run,) = self.runs
         try:
-            yield from stream_items(self._with_files(run.items()), self.user_ns, self.notify)
+            items = self._with_files(run.items())
+            yield from stream_items(items, self.user_ns, self.originals, self.notify)
         except TaskError as error:
             raise reworded(error) from None
         except Exception as error:
@@ -74,8 +75,8 @@ class SentCell:
         finally:
             self.finish()
 
-    def collect(self) -> list[Any] | None:
-        """Bind in the notebook what the cell left behind; the list of the last expressions of a cell under `--map`.
+    def collect(self) -> Any:
+        """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
 
         Raises:
             TaskError: it did not end by itself.
@@ -83,19 +84,15 @@ class SentCell:
         """
         self.finish()
         try:
-            notices = self._apply()
-            values: list[Any] = self.user_ns.pop(MAP_VALUE, [])
+            outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
         except BaseException as error:
-            _hide_assignment(error)
             self._explain(error)
             raise
-        finally:
-            self.user_ns.pop(MAP_VALUE, None)
-        for notice in notices:
-            self.notify(notice.replace(MAP_VALUE, "The last expression"))
-        return values if any(value is not None for value in values) else None
+        for notice in outcome.notices:
+            self.notify(notice)
+        return outcome.value
 
     def stop(self, grace: float) -> str:
         """Stop the work; wait up to `grace` seconds for the nodes to have stopped. A sentence on how it went."""
@@ -114,7 +111,7 @@ class SentCell:
         ranks = _ranks(stopping)
         return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
 
-    def _apply(self) -> list[str]:
+    def _apply(self) -> Outcome:
         match self.shape:
             case "single":
                 results = [self.runs[0].future.result()]
@@ -124,7 +121,7 @@ class SentCell:
                 results = [_result(run) for run in self.runs]
         try:
             if self.shape == "single":
-                return apply_result(results[0], self.user_ns)
+                return apply_result(results[0], self.user_ns, self.originals)
             return apply_results(results, self.user_ns)
         except BaseException as error:
             if self.shape != "single":
@@ -155,15 +152,6 @@ def _result(run: "Run[CellResult]") -> CellResult:
         return run.future.result()
     except TaskError as error:
         return CellResult(Harvest(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
-
-
-def _hide_assignment(error: BaseException) -> None:
-    """Show the source line of a last expression as the user wrote it."""
-    hidden = f"{MAP_VALUE} = "
-    if isinstance(error.__cause__, RemoteTraceback):
-        error.__cause__.text = error.__cause__.text.replace(hidden, "")
-    if hasattr(error, "__notes__"):
-        error.__notes__ = [note.replace(hidden, "") for note in error.__notes__]
 
 
 def _ranks(runs: "Iterable[Run[Any]]") -> list[int]:

@@ -14,7 +14,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.wire.versions import note_version
 
-__all__ = ["Caches", "reduce_cached", "restore_cached"]
+__all__ = ["Caches", "attributes_of_cached", "is_found_by_name", "reduce_cached", "restore_cached"]
 
 _MADE_HERE = ("__wrapped__", "cache_parameters")
 
@@ -38,13 +38,22 @@ class Caches:
 
 def reduce_cached(function: Any, make: Callable[..., Any], version: str | None) -> Any:
     """Return how to rebuild a cached function: by a call of `make`; NotImplemented where it is found by its name."""
-    found = inner._lookup_module_and_qualname(function)
-    if found is not None and not inner._is_registered_pickle_by_value(found[0]):
+    if is_found_by_name(function):
         return NotImplemented
-    attributes = {name: value for name, value in vars(function).items() if name not in _MADE_HERE}
     name = f"{function.__module__}.{function.__qualname__}"
     arguments = (function.__wrapped__, function.cache_parameters(), name, version)
-    return make, arguments, attributes, None, None, restore_cached
+    return make, arguments, attributes_of_cached(function), None, None, restore_cached
+
+
+def is_found_by_name(function: Any) -> bool:
+    """Return whether a cached function is one of a module that the other end has, too."""
+    found = inner._lookup_module_and_qualname(function)
+    return found is not None and not inner._is_registered_pickle_by_value(found[0])
+
+
+def attributes_of_cached(function: Any) -> dict[str, Any]:
+    """Return what the user has set on a cached function."""
+    return {name: value for name, value in vars(function).items() if name not in _MADE_HERE}
 
 
 def restore_cached(function: Any, attributes: dict[str, Any]) -> None:

@@ -8,28 +8,38 @@ class, and stays as it is.
 
 Values of installed and local modules go by reference: the sources of local modules are sent along
 (`skyward.wire.sources`), so that a class is one and the same for a captured object and for the cell's own import.
+
+Both ends of a pickle count the objects in it in the same way: by its memo. So the node can say which objects of the
+notebook a cell has changed, and refer to those that it has not (`seeds`).
 """
 
 import importlib
 import io
+import itertools
 import pickle
+import pickletools
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
+from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
+from skyward.wire.contents import behind_proxy, rebuilt, set_attributes
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
+from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 
-__all__ = ["Shared", "Side", "open_nested", "pack_shared", "unpack_shared"]
+__all__ = ["Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
+
+_NO_VIEWS: Mapping[int, View] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -43,7 +53,10 @@ class Side:
         ids: the id of each class made here, by its identity.
         unfinished: identities of classes that were made and wait for their contents.
         salt: names this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
-        refresh: whether classes known here take over what changed in them on the other side.
+        from_home: ids of classes of the notebook. They travel once, on their own, and are referred to.
+        unopened: by id, what makes a class of the notebook that is still packed.
+        loose: identities of arrays whose elements lie otherwise here than in the notebook.
+        is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
     namespace: dict[str, Any]
@@ -52,7 +65,10 @@ class Side:
     ids: dict[int, str] = field(default_factory=dict)
     unfinished: set[int] = field(default_factory=set)
     salt: str = ""
-    refresh: bool = False
+    from_home: set[str] = field(default_factory=set)
+    unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
+    loose: set[int] = field(default_factory=set)
+    is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
         """The id under which `kind` travels; at home the one that cloudpickle gave it."""
@@ -78,6 +94,12 @@ class Side:
             known = inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
         return known
 
+    def without(self, keys: Iterable[str]) -> "Side":
+        """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
+        classes = {key: kind for key, kind in self.classes.items() if key not in keys}
+        ids = {id(kind): key for key, kind in classes.items()}
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, is_trial=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -87,39 +109,89 @@ class Shared:
         packed: the value.
         needs: names of the namespace that its functions use.
         modules: local modules that it refers to.
+        classes: by id, the classes of the notebook that it refers to.
+        arrays: the NumPy arrays in it.
+        derived: those of classes derived from them, which do not share memory where they travel to.
+        memo: the memo of its pickle, see `objects`.
     """
 
     packed: Packed
     needs: frozenset[str]
     modules: frozenset[str]
+    classes: Mapping[str, type] = field(default_factory=dict)
+    arrays: Sequence[Any] = ()
+    derived: Sequence[Any] = ()
+    memo: Any = None
+
+    def objects(self) -> dict[int, tuple[int, Any]]:
+        """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
+        return {} if self.memo is None else self.memo.copy()
 
 
-def pack_shared(value: object, side: Side, name: str) -> Shared:
+def pack_shared(
+    value: object,
+    side: Side,
+    name: str,
+    *,
+    whole: Collection[str] = (),
+    views: Mapping[int, View] = _NO_VIEWS,
+    seeds: Sequence[object] = (),
+) -> Shared:
     """`value`, pickled on its own, its functions without their globals.
+
+    Args:
+        value: what to pack.
+        side: this end of the cell.
+        name: what errors call the value.
+        whole: ids of classes of the notebook that it contains, and does not only refer to.
+        views: by identity, arrays that share memory with others in the value (`skyward.wire.views`).
+        seeds: objects that the other end has: `unpack_shared` is given its own in their places.
 
     Raises:
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
     """
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
-    pickler = _Pickler(sink, side, buffers.append)
+    pickler = _Pickler(sink, side, buffers.append, whole, views)
+    if seeds:
+        pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
     try:
         pickler.dump(value)
     except Exception as error:
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers))
-    return Shared(packed, frozenset(pickler.needs), frozenset(pickler.modules))
+    needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
+    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
 
 
-def unpack_shared(packed: Packed, side: Side) -> Any:
-    """The value of `packed`, its functions on the namespace of `side`."""
+def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
+    """The value of `packed`, its functions on the namespace of `side`; `seeds`: see `pack_shared`."""
+    return unpack_tracked(packed, side, seeds)[0]
+
+
+def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> tuple[Any, Any]:
+    """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
+    # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
+    data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
+    unpickler = pickle.Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
     with _at(side):
-        return packed.unpack()
+        return unpickler.load(), unpickler.memo
 
 
-def open_nested(packed: Packed) -> Any:
-    """What a packed value inside another one becomes when that one is unpacked."""
-    return packed.unpack()
+_SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
+
+
+def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
+    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name."""
+    value = unpack_shared(packed, _side.get(), seeds)
+    return value if name is None else value[0][name]
+
+
+def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
+    """Return `seeds` with None in the place of each that `packed` does not refer to."""
+    gets = (argument for code, argument, _ in pickletools.genops(bytes(packed.data)) if "GET" in code.name)
+    used = {argument for argument in gets if isinstance(argument, int)}
+    return tuple(seed if number in used else None for number, seed in enumerate(seeds))
 
 
 _side: ContextVar[Side] = ContextVar("skyward_side")
@@ -137,16 +209,48 @@ def _at(side: Side) -> Iterator[None]:
 class _Pickler(Pickler):
     keeps_caches = False  # its functions see what the cell binds, which is another thing in each cell
 
-    def __init__(self, sink: io.BytesIO, side: Side, collect: Callable[[pickle.PickleBuffer], object]) -> None:
+    def __init__(
+        self,
+        sink: io.BytesIO,
+        side: Side,
+        collect: Callable[[pickle.PickleBuffer], object],
+        whole: Collection[str],
+        views: Mapping[int, View],
+    ) -> None:
         super().__init__(sink, collect)
         self._side = side
         self._local = {module.__name__ for module in local_modules()}
+        self._whole = whole
+        self._views = views
+        self._private: set[int] = set()
+        self._linked: set[int] = set()
         self.needs: set[str] = set()
         self.modules: set[str] = set()
+        self.classes: dict[str, type] = {}
+        self.arrays: list[Any] = []
+        self.derived: list[Any] = []
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, ModuleType):
             return self._module(obj)
+        if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
+            self._linked.add(id(obj))  # it is pickled in its turn as an argument, and is the same object after that
+            return _with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
+        if isinstance(obj, MappingProxyType) and type(shown := behind_proxy(obj)) is dict and "__module__" not in shown:
+            return MappingProxyType, (shown,)
+        if name := name_of(obj):
+            return _process_wide, (name,), state_of(obj), None, None, set_state
+        if isinstance(obj, memoryview) and not obj.readonly:
+            raise TypeError("a memoryview that can be written to does not share its memory with a node")
+        if isinstance(obj, CellType):
+            return _make_cell, (), _held(obj), None, None, _fill_cell
+        if is_array(obj):
+            return self._array(obj)
+        if is_derived_array(obj):
+            self.derived.append(obj)
+            if vars_of_array := attributes_of_array(obj):
+                return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
+        self._private.update(map(id, arrays_owned_by(obj)))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
         if module in self._local and (not by_name or _is_importable(obj)):
@@ -166,19 +270,34 @@ class _Pickler(Pickler):
             self.modules.add(name)
         return importlib.import_module, (name,)
 
+    def _array(self, array: Any) -> Any:
+        view = self._views.get(id(array))
+        if view is not None:
+            return view.reduced()
+        if id(array) in self._private or array.dtype.hasobject:
+            return NotImplemented
+        self.arrays.append(array)
+        if self._side.is_home and not (array.flags.writeable and array.flags.c_contiguous):
+            packed = array if array.flags.forc else array.copy(order="C")  # beside the pickle, as others are
+            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, array.flags.c_contiguous)
+        return NotImplemented
+
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         if function.__globals__ is not self._side.namespace:
             return reduced
-        _, arguments, (attributes, slots), *rest, _ = reduced
+        _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
         self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()
-        slots = {**slots, "__globals__": {}}
-        return _make_function, (function.__code__, arguments[4]), (attributes, slots), *rest, _restore_function
+        slots = {**slots, "__globals__": {}, "__closure__": None}
+        return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
     def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return how to rebuild a class on the other side."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
         key = self._side.id_of(kind, tracked)
+        if key not in self._whole and (self._side.is_home or key in self._side.from_home):
+            self.classes[key] = kind
+            return _class_of, (key,)
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
 
 
@@ -211,14 +330,84 @@ def _restore_function(function: FunctionType, state: Any) -> None:
     function.__globals__["__builtins__"] = builtins
 
 
+def _with_cause(error: BaseException, cause: BaseException, is_context: bool) -> BaseException:
+    error.__cause__ = cause
+    if is_context:
+        error.__context__ = cause
+    return error
+
+
+def _process_wide(name: str) -> Any:
+    importlib.import_module(name)
+    found = object_named(name)
+    return type(found)() if _side.get().is_trial else found
+
+
+def _make_cell() -> CellType:
+    return CellType()
+
+
+def _held(cell: CellType) -> tuple[Any, ...]:
+    """The value of the variable of a closure; empty if it has none."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def _fill_cell(cell: CellType, held: tuple[Any, ...]) -> None:
+    for value in held:
+        cell.cell_contents = value
+
+
+def _class_of(key: str) -> type:
+    side = _side.get()
+    known = side.find(key)
+    if known is None and key in side.unopened:
+        side.unopened[key]()
+        known = side.find(key)
+    if known is None:
+        raise pickle.UnpicklingError("a class that it needs was not sent along, or is gone")
+    return known
+
+
 def _make_class(make: Callable[..., type], arguments: tuple[Any, ...], key: str, extra: Any) -> type:
     side = _side.get()
     known = side.find(key)
     if known is None:
-        known = make(*arguments, key if side.is_home else None, extra)
+        known = _made_without_hooks(make, arguments, key if side.is_home else None, extra)
         side.remember(key, known)
         side.unfinished.add(id(known))
     return known
+
+
+def _made_without_hooks(make: Callable[..., type], arguments: tuple[Any, ...], tracked: str | None, extra: Any) -> type:
+    """Make a class. Classes of the notebook that do something when one is derived from them, have done so before."""
+    metaclass, *named = arguments
+    bases = named[1] if make is inner._make_skeleton_class else ()
+    hooks = [
+        (base, vars(base)[_HOOK])
+        for base in dict.fromkeys(each for base in bases if isinstance(base, type) for each in base.__mro__)
+        if _HOOK in vars(base) and not inner._should_pickle_by_reference(base)
+    ]
+    for base, _ in hooks:
+        setattr(base, _HOOK, classmethod(_no_hook))  # for as long as it takes
+    try:
+        if bases and all(isinstance(base, type) for base in bases) and not inner._should_pickle_by_reference(metaclass):
+            native: Any = next(base for base in metaclass.__mro__ if inner._should_pickle_by_reference(base))
+            made: type = native.__new__(metaclass, named[0], bases, dict(named[2]))
+            return inner._lookup_class_or_track(tracked, made)  # type: ignore[no-any-return]  # it is not typed
+        return make(*arguments, tracked, extra)
+    finally:
+        for base, hook in hooks:
+            setattr(base, _HOOK, hook)
+
+
+_HOOK = "__init_subclass__"
+
+
+def _no_hook(_: type[Any], /, **__: object) -> None:
+    """Stand for an `__init_subclass__`."""
 
 
 def _restore_class(kind: type, state: Any) -> None:
@@ -226,13 +415,13 @@ def _restore_class(kind: type, state: Any) -> None:
     if id(kind) in side.unfinished:
         side.unfinished.discard(id(kind))
         inner._class_setstate(kind, state)
-    elif side.refresh:
-        for name, value in state[0].items():
-            if not name.startswith("__") and not _same_code(value, kind.__dict__.get(name)):
-                setattr(kind, name, value)
 
 
-def _same_code(one: object, other: object) -> bool:
-    """Whether both are one function, or a method made of it: a copy of what is there needs no second place."""
-    codes = [getattr(getattr(value, "__func__", value), "__code__", None) for value in (one, other)]
-    return codes[0] is not None and codes[0] == codes[1]
+def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
+    """Return an array of the notebook; on a node it is as read-only as it is there."""
+    array = rebuilt(reduced)
+    if not is_writable:
+        array.flags.writeable = False
+    if not is_contiguous:
+        _side.get().loose.add(id(array))
+    return array

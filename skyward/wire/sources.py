@@ -9,8 +9,8 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from skyward.wire.modules import is_local_file
 
@@ -27,6 +27,7 @@ class ModuleSource:
         filename: where it lies on the client, shown in tracebacks.
         is_package: whether it holds other modules.
         digest: changes whenever the source does.
+        constants: by name, numbers and texts that its top level assigns to a name once.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ModuleSource:
     filename: str
     is_package: bool
     digest: bytes
+    constants: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class _Read:
     source: bytes
     digest: bytes
     imports: tuple[str, ...]
+    constants: dict[str, int | float | str | bool]
 
 
 _read: dict[tuple[str, str], _Read] = {}
@@ -124,7 +127,8 @@ def _load(name: str, spec: importlib.machinery.ModuleSpec) -> tuple[ModuleSource
         read = _read_file(name, os.path.abspath(spec.origin), is_package)
     except OSError:
         return None
-    return ModuleSource(name, read.source, os.path.abspath(spec.origin), is_package, read.digest), read.imports
+    origin = os.path.abspath(spec.origin)
+    return ModuleSource(name, read.source, origin, is_package, read.digest, read.constants), read.imports
 
 
 def _read_file(name: str, file: str, is_package: bool) -> _Read:
@@ -136,17 +140,25 @@ def _read_file(name: str, file: str, is_package: bool) -> _Read:
     with open(file, "rb") as stream:
         source = stream.read()
     package = name if is_package else name.rpartition(".")[0]
-    read = _Read(stamp, source, hashlib.sha256(source).digest(), tuple(_imports(source, package)))
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # the node says so when the cell imports it
+        tree = ast.Module([], [])
+    digest = hashlib.sha256(source).digest()
+    read = _Read(stamp, source, digest, tuple(imported_names(tree, package)), _constants(tree))
     _read[name, file] = read
     return read
 
 
-def _imports(source: bytes, package: str) -> Iterator[str]:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # the node says so when the cell imports it
-        return
-    yield from imported_names(tree, package)
+def _constants(tree: ast.Module) -> dict[str, int | float | str | bool]:
+    """The numbers and texts that the top level of a module assigns to a name, where nothing else binds that."""
+    found: dict[str, int | float | str | bool] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | float() | str() as value)):
+                found[name] = value
+    bound = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
+    return {name: value for name, value in found.items() if bound.count(name) == 1}
 
 
 def imported_names(tree: ast.AST, package: str = "") -> Iterator[str]:

@@ -10,31 +10,33 @@ import importlib
 import inspect
 import linecache
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from skyward.errors import MissingModuleError, PayloadError
+from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
 from skyward.wire.failure import Failure, capture_failure
-from skyward.wire.notebook import Side, pack_shared, unpack_shared
+from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker import figures
+from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
 from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
-from skyward.worker.harvest import Harvest, fingerprints_of, harvest
+from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
-from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
 from skyward.worker.shell import NodeShell
+from skyward.worker.surroundings import Surroundings
 
-__all__ = ["CellRequest", "CellResult", "run_cell", "stream_cell"]
+__all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -52,31 +54,35 @@ class CellRequest:
     Attributes:
         source: the cell as plain Python.
         filename: what its tracebacks call it.
-        outputs: names that come back whether or not their values seem to have changed.
-        touched: names that come back if their values have changed.
+        roots: what each packed value holds.
+        assigned: names that the cell seems to bind.
         only: the only names to bring back; None for all that the cell bound.
         deletes: names that are unbound in the notebook if the cell left them so.
+        incidental: names that the cell binds by the way: nothing is said of those that cannot come back.
         modules: by name in the cell, the modules that the notebook has imported.
-        aliases: names that stand for the same object as another captured name.
         sources: the packed sources of local modules, a mapping of `ModuleSource` by name.
         limit: bytes that may come back.
         run: names this run of the cell, on however many nodes.
         definitions: names bound by an import, a function or a class.
+        in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
+        shows: whether the last expression is displayed.
         files: the files that go along, and come home; None where the cell has no folder.
     """
 
     source: str
     filename: str = "<sky cell>"
-    outputs: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
+    roots: tuple[tuple[Root, ...], ...] = ()
+    assigned: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
     deletes: tuple[str, ...] = ()
+    incidental: tuple[str, ...] = ()
     modules: Mapping[str, str] | None = None
-    aliases: Mapping[str, str] | None = None
     sources: Packed | None = None
     limit: int = 1 << 30
     run: str = ""
     definitions: tuple[str, ...] = ()
+    in_place: bool = True
+    shows: bool = True
     files: FilesRequest | None = None
 
 
@@ -99,42 +105,43 @@ class CellResult:
     files: FilesResult | None = None
 
 
-def run_cell(request: CellRequest, captured: dict[str, Packed]) -> CellResult:
+def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
     """Run the cell of `request` with the values in `captured`; what it left behind.
 
     An exception of the cell is part of the result, because what was assigned before it comes back too.
     """
-    cell = _Cell(request)
+    cell = _Cell(request, captured)
     with cell.running():
         try:
-            program = cell.prepare(captured)
+            program = cell.prepare()
             cell.execute(program)
         except _ENDINGS as error:
             leave_if_forked(error)
-            return cell.result(captured, error)
-    return cell.result(captured)
+            return cell.result(error)
+    return cell.result()
 
 
-def stream_cell(request: CellRequest, captured: dict[str, Packed]) -> Iterator[Any]:
+def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterator[Any]:
     """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
-    cell = _Cell(request)
+    cell = _Cell(request, captured)
     with cell.running():
         try:
-            program = cell.prepare(captured)
+            program = cell.prepare()
             yield from cell.elements(program)
         except _ENDINGS as error:
             leave_if_forked(error)
-            result = cell.result(captured, error)
+            result = cell.result(error)
         else:
-            result = cell.result(captured)
+            result = cell.result()
     yield result
 
 
 class _Cell:
     """One run of a cell."""
 
-    def __init__(self, request: CellRequest) -> None:
+    def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
         self.request = request
+        self._captured = Captured(request.roots, captured)
         task = current_task()
         self.node = 0 if task is None else task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
@@ -144,9 +151,9 @@ class _Cell:
         self.side = Side(self.namespace, salt=request.run)
         self.files = CellFiles(request.files, request.run, self.node)
         self._initial = dict(self.namespace)
-        self._fingerprints: dict[str, bytes] = {}
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
+        self._surroundings: Surroundings | None = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -161,35 +168,22 @@ class _Cell:
                 self.files.leave()
                 figures.close_figures(self._figures)
 
-    def prepare(self, captured: Mapping[str, Packed]) -> Program:
+    def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
         self.files.enter()
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
-        if request.sources is not None:
-            install(request.sources.unpack())
+        bundle = None if request.sources is None else request.sources.unpack()
+        if bundle is not None:
+            install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
-        self._fingerprints = fingerprints_of(captured, request.touched)
-        for name, packed in captured.items():
-            self.namespace[name] = self._unpack(name, packed)
-        for name, other in (request.aliases or {}).items():
-            self.namespace[name] = self.namespace[other]
+        self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
+        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         return program
-
-    def _unpack(self, name: str, packed: Packed) -> Any:
-        try:
-            return unpack_shared(packed, self.side)
-        except ModuleNotFoundError:
-            raise
-        except Exception as error:
-            raise PayloadError(
-                f"{name} cannot be read on node {self.node} ({type(error).__name__}: {error}); the node may have "
-                "another version of the package that it comes from. Pin the version with --pip, or make it on the node."
-            ) from error
 
     def execute(self, program: Program) -> None:
         """Run the cell to its end, and show its last expression and its figures."""
@@ -198,7 +192,7 @@ class _Cell:
         else:
             exec(program.body, self.namespace)
             if program.last is not None:
-                self._show(eval(program.last, self.namespace))
+                self._conclude(eval(program.last, self.namespace))
         figures.show_figures(self._figures, self._last)
 
     async def _awaited(self, program: Program) -> None:
@@ -208,7 +202,7 @@ class _Cell:
                 if code.co_flags & inspect.CO_COROUTINE:
                     value = await value
                 if code is program.last:
-                    self._show(value)
+                    self._conclude(value)
 
     def elements(self, program: Program) -> Iterator[Any]:
         """What the cell yields."""
@@ -229,25 +223,34 @@ class _Cell:
             return element
         return pack_shared(element, self.side, "the element").packed
 
-    def result(self, captured: Mapping[str, Packed], error: BaseException | None = None) -> CellResult:
+    def result(self, error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
         request = self.request
         found = harvest(
             self.side,
+            self._captured,
             self._initial,
-            captured,
-            self._fingerprints,
-            outputs=request.outputs,
-            touched=request.touched,
+            assigned=request.assigned,
             only=request.only,
             deletes=request.deletes,
+            incidental=request.incidental,
             limit=request.limit,
+            in_place=request.in_place,
         )
+        if self._surroundings is not None:
+            found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
             return CellResult(found, None, self.node, request.definitions, self.files.collect())
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
         return CellResult(found, failure, self.node, request.definitions, self.files.collect())
+
+    def _conclude(self, value: Any) -> None:
+        """Take `value` as that of the last expression."""
+        if value is not None:
+            self.namespace[VALUE] = value
+        if self.request.shows:
+            self._show(value)
 
     def _show(self, value: Any) -> None:
         if value is not None:

@@ -22,7 +22,7 @@ from skyward.files.plan import Placing, bring, place, sync
 from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Span, pieces
 from skyward.wire.clock import clock
 from skyward.worker import folder as folders
-from skyward.worker.folder import Surroundings
+from skyward.worker.folder import Directories
 
 __all__ = ["CellFiles"]
 
@@ -82,7 +82,7 @@ class CellFiles:
         self._request = request
         self._run = run
         self._node = node
-        self._around = folders.surroundings()
+        self._around = folders.directories()
         self._folder: str | None = None
         self._began = 0.0
         self._before: Listing = {}
@@ -90,6 +90,7 @@ class CellFiles:
         self._written: set[str] = set()
         self._all_before: Listing | None = None
         self._notes: list[str] = []
+        self._is_inside = False
 
     def enter(self) -> None:
         """Make the cell's folder the working directory, with its files in place.
@@ -103,6 +104,7 @@ class CellFiles:
         try:
             self._folder = request.folder if around.is_shared else _working_folder(around, request.folder)
             folders.enter(self._folder)
+            self._is_inside = True
         except FileNotFoundError:
             raise PayloadError(
                 f"The notebook's folder {request.folder} is not there for node {self._node}: change to one that is, "
@@ -116,7 +118,24 @@ class CellFiles:
     def leave(self) -> None:
         """Go back to the worker's own directory. Idempotent."""
         if self._folder is not None:
+            self._note_move(self._folder)
+            self._is_inside = False
             folders.leave()
+
+    def _note_move(self, root: str) -> None:
+        """Note where the cell has changed to, while it is still there."""
+        if not self._is_inside:
+            return
+        try:
+            where = os.getcwd()
+        except OSError:
+            where = "a folder that it has removed"
+        if where != os.path.realpath(root):
+            self._is_inside = False  # it is told once
+            self._notes.append(
+                f"The cell changed its working directory to {where}. That ended with the cell: the next one starts in "
+                "the notebook's folder again, which %cd changes."
+            )
 
     # Before the cell.
 
@@ -199,8 +218,9 @@ class CellFiles:
         request, root, around = self._request, self._folder, self._around
         if request is None or root is None or around is None:
             return None
+        self._note_move(root)
         if around.is_shared:
-            return FilesResult(root, is_shared=True)
+            return FilesResult(root, is_shared=True, notes=tuple(self._notes))
         try:
             after = _look(request, root)
             files, blobs = self._brought(request, root, after)
@@ -364,7 +384,7 @@ def _free_name(root: str, path: str, label: str) -> str:
     )
 
 
-def _working_folder(around: Surroundings, notebook: str) -> str:
+def _working_folder(around: Directories, notebook: str) -> str:
     """The folder of this node that stands for a folder of the notebook: for the first, the node's own directory."""
     path = os.path.join(around.own, "folders.json")
     with _locked(around):
@@ -382,7 +402,7 @@ def _working_folder(around: Surroundings, notebook: str) -> str:
 
 
 @contextlib.contextmanager
-def _locked(around: Surroundings) -> Iterator[None]:
+def _locked(around: Directories) -> Iterator[None]:
     """Keep other slots of the node from the records."""
     with open(os.path.join(around.own, "files.lock"), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

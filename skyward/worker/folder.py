@@ -11,7 +11,7 @@ from threading import Lock, get_ident, local  # tasks may replace the attributes
 
 from skyward.errors import PayloadError
 
-__all__ = ["SHARED", "Surroundings", "enter", "leave", "remember", "surroundings"]
+__all__ = ["SHARED", "Directories", "directories", "enter", "leave", "remember"]
 
 SHARED = "SKYWARD_SHARED_FILES"
 """The variable of a node that has the disk of its client."""
@@ -20,7 +20,7 @@ _chdir = os.chdir  # tasks may replace the attributes of the module
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Directories:
     """What a worker process knows of its folders.
 
     Attributes:
@@ -36,24 +36,24 @@ class Surroundings:
     threads: bool = False
 
 
-_found: Surroundings | None = None
+_found: Directories | None = None
 _lock = Lock()
 _inside: dict[int, str] = {}
 _thread = local()
 
 
 def remember() -> None:
-    """Note the surroundings of this process, before a task changes them."""
+    """Note the directories of this process, before a task changes them."""
     global _found
     env = os.environ
     if (own := env.get("SKYWARD_SCRATCH")) is None:
         return
     several = env.get("SKYWARD_WORKERS_PER_NODE", "1") != "1"
     threads = several and env.get("SKYWARD_WORKER_EXECUTOR", "thread") == "thread"
-    _found = Surroundings(os.getcwd(), own, SHARED in env, threads)
+    _found = Directories(os.getcwd(), own, SHARED in env, threads)
 
 
-def surroundings() -> Surroundings | None:
+def directories() -> Directories | None:
     """What `remember` noted; None in a process that is no worker."""
     return _found
 

@@ -7,12 +7,12 @@ import linecache
 import sys
 from collections.abc import Mapping, Sequence
 from threading import Lock  # tasks may replace the attributes of the module
-from types import CodeType, ModuleType
-from typing import override
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, override
 
 from skyward.wire.sources import ModuleSource
 
-__all__ = ["install"]
+__all__ = ["first_variables", "install", "variables_of"]
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
@@ -59,6 +59,24 @@ class SourceLoader(importlib.abc.InspectLoader):
             text = self.get_source(self._module.name)
             linecache.cache[self._module.filename] = (len(text), None, text.splitlines(True), self._module.filename)
         super().exec_module(module)
+        _first[self._module.name] = variables_of(module)
+
+
+_first: dict[str, dict[str, tuple[Any, int]]] = {}
+
+
+def first_variables(name: str) -> dict[str, tuple[Any, int]] | None:
+    """Return the variables of a local module as its import left them; None if it was not imported."""
+    return _first.get(name)
+
+
+def variables_of(module: ModuleType) -> dict[str, tuple[Any, int]]:
+    """Return the data that a module has as globals: by name the object, and how much is in it."""
+    return {
+        name: (value, len(value) if isinstance(value, (list, dict, set)) else 0)
+        for name, value in vars(module).items()
+        if not name.startswith("__") and not isinstance(value, (ModuleType, FunctionType, type))
+    }
 
 
 _finder = SourceFinder()

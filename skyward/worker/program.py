@@ -14,13 +14,16 @@ from typing import override
 
 from skyward.errors import UsageError
 
-__all__ = ["PROVIDED", "SHOW", "STREAM", "Program", "build", "top_level"]
+__all__ = ["PROVIDED", "SHOW", "STREAM", "VALUE", "Program", "build", "top_level"]
 
 STREAM = "__skyward_stream__"
 """The function that the body of a streaming cell becomes."""
 
 SHOW = "__skyward_show__"
 """What a streaming cell calls with its last expression."""
+
+VALUE = "__skyward_value__"
+"""The name under which the value of the last expression goes home."""
 
 PROVIDED = frozenset({"__name__", "__doc__", "__builtins__", "get_ipython", "display"})
 """Names that a cell finds in its namespace, whatever was captured."""

@@ -57,7 +57,7 @@ class Arrival:
         """Put in place what has come: for each run the rank of its node, and what it left."""
         ours = [(node, result) for node, result in came if not result.is_shared]
         labels = [str(run) if shape == "map" else f"node{node}" for run, (node, _) in enumerate(ours)]
-        for result in (result for _, result in ours):
+        for _, result in came:
             self.problems += (note for note in result.notes if note not in self.problems)
         for path, found in self._by_path(ours).items():
             names = spread(path, [each for each, _ in found], labels)

@@ -163,10 +163,12 @@ def test_an_unknown_provider_is_told_with_the_nearest() -> None:
         sky.Compute(provider="locall").open()
 
 
-def test_what_the_local_provider_does_not_act_on_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    with sky.Compute(nodes=1, accelerator="A100", image=sky.Image(pip=["numpy"])):
+def test_what_the_local_provider_does_not_act_on_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with sky.Compute(nodes=1, accelerator="A100", image=sky.Image(apt=["ffmpeg"])):
         pass
-    assert (
-        "Local nodes run on this machine's hardware and packages; not acted on: accelerator, image.pip."
-        in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert said.count("Local nodes run on this machine as it is; ") == 1
+    assert "; asked for A100, a local node has none; not acted on: image.apt." in said

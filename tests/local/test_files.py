@@ -89,7 +89,11 @@ def test_the_folder_is_that_of_the_kernel_as_the_cell_is_sent(local: Notebook, f
 
 
 def test_what_a_cell_changes_to_ends_with_the_cell(local: Notebook, folder: Path) -> None:
-    local("%%sky --on all\nimport os\nos.chdir('/')")
+    ran = local("%%sky --on all\nimport os\nos.chdir('/')")
+    assert ran.err == (
+        "The cell changed its working directory to /. That ended with the cell: the next one starts in the notebook's "
+        "folder again, which %cd changes.\n"
+    )
     local("%%sky --on all\nimport os\nwhere = os.getcwd()")
     assert local["where"] == [str(folder)] * 2
 

@@ -205,7 +205,7 @@ for ends in ("exit", "error"):
 def run_forking_cell(path: str) -> None:
     from skyward.worker.cell import CellRequest, run_cell
 
-    run_cell(CellRequest(CELL.format(path=path)), {})
+    run_cell(CellRequest(CELL.format(path=path)))
 
 
 def test_forked_child_of_a_cell_ends_with_the_status_of_a_script(pool: sky.Compute, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Notebook:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.sent: Capture
         self.notices: list[str] = []
+        self.value: Any = None
 
     def __getitem__(self, name: str) -> Any:
         return self.names[name]
@@ -37,26 +38,32 @@ class Notebook:
         """Run `source` in the notebook itself."""
         exec(compile(source, "<notebook>", "exec"), self.names)
 
-    def take(self, source: str, *, limit: int = 1 << 30, map_name: str | None = None, **narrow: Any) -> Capture:
+    def take(
+        self, source: str, *, limit: int = 1 << 30, map_name: str | None = None, in_place: bool = True, **narrow: Any
+    ) -> Capture:
         """What would be sent."""
         code = analyse(transform_cell(source)).narrow(**narrow)
-        self.sent = capture(code, self.names, limit=limit, map_name=map_name)
+        self.sent = capture(code, self.names, limit=limit, map_name=map_name, in_place=in_place)
         return self.sent
 
     def sky(self, source: str, *, nodes: int = 0, **options: Any) -> list[str]:
         """Run `source` as a `%%sky` cell; on `nodes` nodes at once if that is not 0. The sentences for the user."""
-        sent = self.take(source, **options)
+        sent = self.take(source, in_place=not nodes, **options)
         if options.get("map_name") or nodes:
             calls = sent.pendings if options.get("map_name") else [sent.pending] * nodes
-            return apply_results([travel(call.fn(*travel(call.args))) for call in calls], self.names)
+            outcome = apply_results([travel(call.fn(*travel(call.args))) for call in calls], self.names)
+            self.value = outcome.value
+            return outcome.notices
         call = sent.pending
-        return apply_result(travel(call.fn(*travel(call.args))), self.names)
+        outcome = apply_result(travel(call.fn(*travel(call.args))), self.names, sent.originals)
+        self.value = outcome.value
+        return outcome.notices
 
     def stream(self, source: str, **options: Any) -> Iterator[Any]:
         """Run `source` as a streaming `%%sky` cell."""
-        call = self.take(source, **options).pending
-        items = (travel(item) for item in call.fn(*travel(call.args)))
-        return stream_items(items, self.names, self.notices.append)
+        sent = self.take(source, **options)
+        items = (travel(item) for item in sent.pending.fn(*travel(sent.pending.args)))
+        return stream_items(items, self.names, sent.originals, self.notices.append)
 
 
 @pytest.fixture

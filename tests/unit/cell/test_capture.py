@@ -190,8 +190,8 @@ def test_map_gives_one_call_for_each_element(notebook: Notebook) -> None:
     notebook.local("xs = (i for i in range(3)); k = 1")
     sent = notebook.take("y = xs + k", map_name="xs")
     assert len(sent.pendings) == 3
-    assert [call.args[1]["xs"].unpack() for call in sent.pendings] == [0, 1, 2]
-    assert all(call.args[1]["k"] is sent.captured["k"] for call in sent.pendings)
+    assert [call.args[1][-1].unpack() for call in sent.pendings] == [0, 1, 2]
+    assert all(call.args[1][0] is sent.captured["k"] for call in sent.pendings)
 
 
 def test_one_call_without_map(notebook: Notebook) -> None:

@@ -209,7 +209,7 @@ class Port:
         raise NotImplementedError
 
 running.set(TaskContext(1, 0, Port()))
-result = run_cell(CellRequest(sys.argv[1], outputs=tuple(sys.argv[2:])), {})
+result = run_cell(CellRequest(sys.argv[1]))
 if result.failure:
     print(result.failure.render())
 for data, metadata, name, update in Port.shown:

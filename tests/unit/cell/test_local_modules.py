@@ -162,14 +162,14 @@ class Node:
         sent = self._notebook.take(source)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(pickle.dumps((sent.request, dict(sent.captured))).hex().encode() + b"\n")
+        self._process.stdin.write(pickle.dumps((sent.request, sent.values)).hex().encode() + b"\n")
         self._process.stdin.flush()
         printed = []
         while not (line := self._process.stdout.readline().decode()).startswith("= "):
             assert line, "the node died"
             printed.append(line)
         try:
-            apply_result(pickle.loads(bytes.fromhex(line[2:])), self._notebook.names)
+            apply_result(pickle.loads(bytes.fromhex(line[2:])), self._notebook.names, sent.originals)
         except ValueError:
             return line[2:].replace("|", "\n")
         return "".join(printed).strip()

@@ -76,7 +76,7 @@ def test_two_names_of_one_object_stay_so(notebook: Notebook) -> None:
     assert notebook["a"] == [2]
     assert notebook["a"] is notebook["b"]
     assert notebook["c"] is notebook["d"]
-    assert list(notebook.take("a, b").captured) == ["a"]
+    assert list(notebook.take("a, b").captured) == ["a, b"]
 
 
 class TestFunctionsOfTheNotebook:
@@ -179,7 +179,7 @@ class TestModules:
         monkeypatch.delitem(sys.modules, "colorsys")
         from skyward_jupyter.results import apply_result
 
-        apply_result(result, notebook.names)
+        apply_result(result, notebook.names, sent.originals)
         assert repr(notebook["colorsys"]) == "<module 'colorsys', imported on a node>"
         assert "colorsys" not in sys.modules
         assert notebook["colorsys"].rgb_to_hls(1, 1, 1) == (0.0, 1.0, 0.0)
@@ -270,9 +270,9 @@ class TestWhatStaysBehind:
         notices = notebook.sky("import threading\nlock = threading.Lock()\nholder = {'l': [lock]}\nx = 1")
         assert notebook["x"] == 1
         assert notices == [
-            "lock stayed on node 0: it is of type _thread.lock, which cannot be pickled "
+            "lock did not come back from node 0: it is of type _thread.lock, which cannot be pickled "
             "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name.",
-            "holder stayed on node 0: holder['l'][0] is of type _thread.lock, which cannot be pickled "
+            "holder did not come back from node 0: holder['l'][0] is of type _thread.lock, which cannot be pickled "
             "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name.",
         ]
 
@@ -283,14 +283,17 @@ class TestWhatStaysBehind:
         assert "b" not in notebook
         reason = "its 5 MiB are over the limit of 4 MiB for what comes back"
         fix = "Bring back less of it, or raise the limit with --capture-limit."
-        assert notices == [f"b stayed on node 0: {reason}. {fix}", f"c stayed on node 0: {reason}. {fix}"]
+        assert notices == [
+            f"b did not come back from node 0: {reason}. {fix}",
+            f"c did not come back from node 0: {reason}. {fix}",
+        ]
 
     def test_a_name_asked_for_that_was_not_bound(self, notebook: Notebook) -> None:
         notices = notebook.sky("x = y = 1", outputs=["x", "z"])
         assert notebook["x"] == 1
         assert "y" not in notebook
         assert notices == [
-            "z stayed on node 0: the cell did not bind it. Assign it in the cell, or leave it out of -o."
+            "z did not come back from node 0: the cell did not bind it. Assign it in the cell, or leave it out of -o."
         ]
 
     def test_a_value_whose_module_is_missing_here_can_be_used_in_the_next_cell(
@@ -302,7 +305,7 @@ class TestWhatStaysBehind:
 
         with monkeypatch.context() as without:
             without.setitem(sys.modules, "fractions", None)
-            notices = apply_result(result, notebook.names)
+            notices = apply_result(result, notebook.names, sent.originals).notices
             assert notices == [
                 "x came back unopened: module 'fractions' is not installed here. "
                 "It can be used in %%sky cells, and `%pip install fractions` lets it be used here."
@@ -313,7 +316,7 @@ class TestWhatStaysBehind:
                 notebook["Fraction"](1, 2)
             notebook.names["held"] = [notebook["x"]]
             sent = notebook.take("y = x + Fraction(1, 3) + held[0]")
-        apply_result(sent.pending.fn(*sent.pending.args), notebook.names)
+        apply_result(sent.pending.fn(*sent.pending.args), notebook.names, sent.originals)
         assert str(notebook["y"]) == "1"
 
 

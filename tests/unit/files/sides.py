@@ -11,7 +11,7 @@ from skyward.files.request import FilesRequest, FilesResult
 from skyward.worker import folder as folders
 from skyward.worker.cell import CellResult
 from skyward.worker.files import CellFiles
-from skyward.worker.folder import Surroundings
+from skyward.worker.folder import Directories
 from skyward.worker.harvest import Harvest
 from skyward_jupyter.files.choice import Asked, choose
 from skyward_jupyter.files.trip import Taken, Trip
@@ -65,7 +65,7 @@ class Sides:
         """Run a cell on a node, in its folder; what it left, as it comes home."""
         self.cells += 1
         self.there(node).mkdir(parents=True, exist_ok=True)
-        around = Surroundings(str(self.there(node)), str(self.there(node).parent))
+        around = Directories(str(self.there(node)), str(self.there(node).parent))
         with patch.object(folders, "_found", around):
             files = CellFiles(pickle.loads(pickle.dumps(request)), run or str(self.cells), node)
             before = os.getcwd()

@@ -9,7 +9,7 @@ import pytest
 
 from skyward.errors import PayloadError
 from skyward.worker import folder as folders
-from skyward.worker.folder import Surroundings, enter, leave
+from skyward.worker.folder import Directories, enter, leave
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("start", "one", "two"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "start")
-    monkeypatch.setattr(folders, "_found", Surroundings(str(tmp_path / "start"), str(tmp_path), threads=True))
+    monkeypatch.setattr(folders, "_found", Directories(str(tmp_path / "start"), str(tmp_path), threads=True))
     return tmp_path / "start"
 
 

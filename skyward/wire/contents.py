@@ -1,0 +1,430 @@
+"""What is inside an object, taken on one side and put into the same object on the other.
+
+A cell that changes an object of the notebook changes a copy of it on the node. What the copy contains then is put into
+the original, so that whoever else refers to that sees the change, as if the cell had run in the notebook.
+"""
+
+import collections
+import copyreg
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import gc
+import pathlib
+import re
+import sys
+import types
+import uuid
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import cloudpickle
+from cloudpickle import cloudpickle as inner
+
+from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
+from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
+from skyward.wire.process_wide import name_of, set_state, state_of
+from skyward.wire.stateless import CACHED, OF_CLASSES
+
+__all__ = [
+    *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly"),
+    *("parts_of", "put_contents", "rebuilt", "set_attributes"),
+]
+
+_ATOMS: frozenset[type] = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
+    | {types.CodeType, re.Pattern, types.GenericAlias, types.UnionType}
+    | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
+    | {datetime.timedelta, datetime.timezone}
+)
+_NAMED = (pathlib.PurePath, enum.Enum, Memory)
+_NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
+_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+_NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
+_HEAP_TYPE = 1 << 9
+"""The flag of types that a `class` statement has made; some of the built-in ones have it too."""
+_MISSING = object()
+
+_fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
+
+
+class Contents(NamedTuple):
+    """What an object contains.
+
+    Attributes:
+        form: how it is put into the object.
+        parts: it.
+    """
+
+    form: str
+    parts: Any
+
+
+def is_plain(value: object) -> bool:
+    """Return whether `value` is of a type whose objects nobody tells apart by their identity."""
+    return type(value) in _ATOMS
+
+
+def is_fixed(value: Any) -> bool:
+    """Return whether `value` cannot change, and has no parts that can."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if isinstance(value, type):
+        return value in inner._BUILTIN_TYPE_NAMES or not _is_by_value(value)
+    if isinstance(value, types.FunctionType):
+        return not _is_by_value(value)
+    if kind is CACHED:
+        return is_found_by_name(value)
+    if kind is types.ModuleType:
+        return sys.modules.get(value.__name__) is value
+    if kind is types.BuiltinFunctionType:
+        return isinstance(value.__self__, (types.ModuleType, type, type(None)))
+    known = _fixed.get(kind)
+    if known is None:
+        known = _fixed[kind] = issubclass(kind, _NAMED) or any(
+            base.__module__ == "numpy" and base.__name__ in _NUMPY_FIXED for base in kind.__mro__
+        )
+    return known
+
+
+def is_shared_visibly(value: Any) -> bool:
+    """Return whether someone could tell, by a change or by identity, that two others share `value`."""
+    if is_fixed(value) or isinstance(value, type):
+        return False
+    return not (isinstance(value, (tuple, frozenset)) and all(map(is_fixed, value)))
+
+
+def _is_by_value(value: Any) -> bool:
+    return not inner._should_pickle_by_reference(value)
+
+
+def parts_of(value: Any) -> Iterable[Any] | None:
+    """Return the parts of an object that itself cannot change; None for any other object."""
+    kind = type(value)
+    if isinstance(value, (tuple, frozenset)):
+        return value
+    if kind is types.MethodType:
+        return (value.__self__, value.__func__)
+    if isinstance(value, _WRAPPERS):
+        return [part for part in vars(value).values() if part is not None] if kind not in _WRAPPERS else _wrapped(value)
+    if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+        return (value.__self__,)
+    if kind is types.MappingProxyType:
+        return (behind_proxy(value),)
+    if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
+        return (value.bit_generator,)
+    return None
+
+
+def behind_proxy(proxy: Any) -> Any:
+    """Return the mapping that a `MappingProxyType` shows."""
+    return gc.get_referents(proxy)[0]
+
+
+def _wrapped(value: Any) -> Iterable[Any]:
+    match value:
+        case property():
+            return (value.fget, value.fset, value.fdel)
+        case functools.cached_property():
+            return (value.func,)
+        case _:
+            return (value.__func__,)
+
+
+def contents_of(value: Any) -> Contents | None:
+    """Return what `value` contains, as a new object; None if that could not be put into another object of its type.
+
+    For objects for which neither `is_fixed` nor `parts_of` has an answer. Calls `__reduce_ex__` of objects.
+    """
+    kind = type(value)
+    if name_of(value):
+        return Contents("process", state_of(value))
+    if kind is list:
+        return Contents("list", list(value))
+    if kind is dict:
+        return Contents("dict", (list(value), list(value.values())))
+    if kind is set:
+        return Contents("set", list(value))
+    if kind is bytearray:
+        return Contents("bytearray", bytes(value))
+    if is_array(value):
+        return Contents("array", (value.shape, value.__reduce_ex__(5), {}))
+    if kind.__name__ == "MaskedArray" and is_derived_array(value):
+        return Contents("masked", (value.data.copy(), value.mask, value.fill_value))
+    if is_derived_array(value) and (attributes := attributes_of_array(value)):
+        return Contents("array", (value.shape, value.__reduce_ex__(5), attributes))
+    if kind is types.CellType:
+        try:
+            return Contents("cell", (value.cell_contents,))
+        except ValueError:
+            return Contents("cell", ())
+    if kind is types.FunctionType:
+        return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
+    if kind is CACHED:
+        return Contents("cached", attributes_of_cached(value))
+    if kind in _WEAK:
+        return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
+    if kind is types.ModuleType:
+        return Contents("module", _variables_of(value))
+    if isinstance(value, type):
+        return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
+    if is_inside_frame(kind) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
+        return None
+    if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
+        return Contents("deque" if isinstance(value, collections.deque) else "set", list(value))
+    return _state_of(value)
+
+
+def _keeps_nothing_else(kind: type) -> bool:
+    return kind.__dictoffset__ == 0
+
+
+def _state_of(value: Any) -> Contents | None:
+    """Return what `value` would be rebuilt from, if that does not take a new object."""
+    if _is_tensor(value):
+        return Contents("tensor", (value.data, value.grad))
+    reduced = value.__reduce_ex__(5)
+    if isinstance(reduced, str):
+        return None
+    make, _, *rest = reduced
+    state, items, pairs, setter = (*rest, None, None, None, None)[:4]
+    is_new = make in _NEW or isinstance(value, (list, dict))
+    if not is_new and (state is None or not hasattr(value, "__setstate__")):
+        is_python = all(
+            base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
+        )
+        return Contents("remade", reduced) if is_python and len(reduced) <= 3 else None
+    found = list(value.items() if isinstance(value, collections.Counter) else pairs or ())
+    keys_and_values = [key for key, _ in found], [part for _, part in found]
+    return Contents("state", (_class_of(value), is_new, state, list(items or ()), keys_and_values, setter))
+
+
+def _class_of(value: object) -> type | None:
+    """Return the class of `value` if that could be another one by now."""
+    kind = type(value)
+    return kind if kind.__flags__ & _HEAP_TYPE and "__module__" in vars(kind) else None
+
+
+def _is_tensor(value: object) -> bool:
+    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in type(value).__mro__)
+
+
+def _variables_of(module: types.ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def _attributes_of(kind: type) -> dict[str, Any]:
+    """Return what the user has put into a class."""
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if name not in OF_CLASSES
+        and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
+        and (not name.startswith("__") or isinstance(value, types.FunctionType))
+    }
+
+
+def put_contents(value: Any, contents: Contents) -> None:
+    """Put into `value` what an object of its type contains.
+
+    Raises:
+        Exception: what an object says that does not take it.
+    """
+    _PUT[contents.form](value, contents.parts)
+
+
+def _put_list(value: list[Any], parts: list[Any]) -> None:
+    value[:] = parts
+
+
+def _put_dict(value: dict[Any, Any], parts: tuple[list[Any], list[Any]]) -> None:
+    base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    base.clear(value)
+    for key, part in zip(*parts, strict=True):
+        base.__setitem__(value, key, part)
+
+
+def _put_set(value: set[Any], parts: list[Any]) -> None:
+    set.clear(value)
+    set.update(value, parts)
+
+
+def _put_deque(value: collections.deque[Any], parts: list[Any]) -> None:
+    value.clear()
+    value.extend(parts)
+
+
+def _put_bytearray(value: bytearray, parts: bytes) -> None:
+    value[:] = parts
+
+
+def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None, dict[str, Any]]) -> None:
+    shape, reduced, attributes = parts
+    if attributes:
+        set_attributes(value, attributes)
+    new = None if reduced is None else rebuilt(reduced)
+    if value.shape != shape:
+        value.resize(shape, refcheck=False)
+    if new is None:
+        return
+    if value.flags.writeable:
+        value[...] = new
+    elif value.tobytes() != new.tobytes():  # another view of its memory may have taken the change already
+        raise ValueError("it is read-only here")
+
+
+def _put_masked(value: Any, parts: tuple[Any, Any, Any]) -> None:
+    data, mask, value.fill_value = parts
+    value.data[...] = data
+    value.mask = mask
+
+
+def _put_cell(value: types.CellType, parts: tuple[Any, ...]) -> None:
+    if parts:
+        (value.cell_contents,) = parts
+    else:
+        del value.cell_contents
+
+
+def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, Any]]) -> None:
+    value.__defaults__, value.__kwdefaults__, attributes = parts
+    value.__dict__.clear()
+    value.__dict__.update(attributes)
+
+
+def _put_cached(value: Any, parts: dict[str, Any]) -> None:
+    """What is in the cache stays as it is."""
+    for name in attributes_of_cached(value).keys() - parts.keys():
+        delattr(value, name)
+    restore_cached(value, parts)
+
+
+def _put_weak(value: Any, parts: list[Any]) -> None:
+    value.clear()
+    value.update(parts)
+
+
+def _put_class(value: type, parts: dict[str, Any]) -> None:
+    for name in _attributes_of(value).keys() - parts.keys():
+        delattr(value, name)
+    for name, part in parts.items():
+        if value.__dict__.get(name, _MISSING) is not part:
+            setattr(value, name, part)
+
+
+def _put_module(value: types.ModuleType, parts: dict[str, Any]) -> None:
+    for name in _variables_of(value):
+        del vars(value)[name]
+    vars(value).update(parts)
+
+
+def _put_tensor(value: Any, parts: tuple[Any, Any]) -> None:
+    value.data, value.grad = parts
+
+
+def _put_remade(value: Any, reduced: tuple[Any, ...]) -> None:
+    """Let `value` take over the attributes of the object that its type makes."""
+    new = rebuilt(reduced)
+    value.__dict__.clear()
+    value.__dict__.update(vars(new))
+
+
+def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple[list[Any], list[Any]], Any]) -> None:
+    kind, is_new, state, items, pairs, setter = parts
+    if kind is not None and type(value) is not kind:
+        value.__class__ = kind
+    kind = type(value)
+    if setter is not None:
+        setter(value, state)
+    elif hasattr(value, "__setstate__"):
+        _restate(value, state, is_blank=is_new)
+    else:
+        _put_attributes(value, state, is_all=getattr(kind, "__getstate__", None) is object.__getstate__)
+    if isinstance(value, list):
+        list.clear(value)
+        list.extend(value, items)
+    if isinstance(value, dict):
+        _put_dict(value, pairs)
+
+
+def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
+    """Call `__setstate__` as unpickling does: on an object without attributes, if it would be a new one there.
+
+    Attributes that do not travel, because the `__getstate__` of a class of the notebook leaves them out, stay as they
+    are here.
+    """
+    attributes = getattr(value, "__dict__", None) if is_blank else None
+    before = None if attributes is None else dict(attributes)
+    travelling = value.__getstate__() if is_blank and _is_by_value(type(value)) else None
+    if attributes is not None:
+        attributes.clear()
+    try:
+        if state is not None:
+            value.__setstate__(state)
+        if attributes is not None and before is not None and isinstance(travelling, dict):
+            attributes.update((name, part) for name, part in before.items() if name not in travelling)
+    except BaseException:
+        if attributes is not None and before is not None:
+            attributes.clear()
+            attributes.update(before)
+        raise
+
+
+def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
+    in_slots: dict[str, Any] | None = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, in_slots = state
+    if hasattr(value, "__dict__"):
+        if is_all:
+            value.__dict__.clear()
+        value.__dict__.update(state or {})
+    for name in _slots_of(type(value)) if is_all else ():
+        if name not in (in_slots or {}) and hasattr(value, name):
+            object.__delattr__(value, name)
+    for name, part in (in_slots or {}).items():
+        object.__setattr__(value, name, part)
+
+
+def _slots_of(kind: type) -> list[str]:
+    return copyreg._slotnames(kind)  # type: ignore[attr-defined,no-any-return]  # what object.__getstate__ uses
+
+
+def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
+    """Let `value` have `attributes`, and no others. Called by pickles."""
+    value.__dict__.clear()
+    value.__dict__.update(attributes)
+
+
+def rebuilt(reduced: tuple[Any, ...]) -> Any:
+    """Return the object that `__reduce_ex__` has described, where that has no items."""
+    make, arguments, *rest = reduced
+    value = make(*arguments)
+    if rest and rest[0] is not None:
+        value.__setstate__(rest[0])
+    return value
+
+
+_PUT: dict[str, Callable[[Any, Any], None]] = {
+    "process": set_state,
+    "list": _put_list,
+    "dict": _put_dict,
+    "set": _put_set,
+    "deque": _put_deque,
+    "bytearray": _put_bytearray,
+    "array": _put_array,
+    "masked": _put_masked,
+    "cell": _put_cell,
+    "function": _put_function,
+    "cached": _put_cached,
+    "weak": _put_weak,
+    "class": _put_class,
+    "module": _put_module,
+    "remade": _put_remade,
+    "tensor": _put_tensor,
+    "state": _put_state,
+}

@@ -1,0 +1,265 @@
+"""The values of the notebook in a cell on a node: opened before it, and compared after it.
+
+Objects that refer to one another travel in one pickle. Which of them a cell has changed is found by pickling them once
+more: the pickle and its buffers are as they came, or they are not. Values that say it in a cheaper way are asked first.
+"""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from skyward.errors import PayloadError
+from skyward.wire.arrays import extent_of, is_array
+from skyward.wire.contents import is_fixed
+from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
+from skyward.wire.payload import Packed
+from skyward.wire.process_wide import name_of, state_test
+from skyward.wire.stateless import OF_CLASSES
+from skyward.worker.written import address_of, watch
+
+__all__ = ["Captured", "Part", "Root"]
+
+
+_ATTEMPTS = 2
+"""Times that a part is begun: once more by a class that the first time is on the way to, and that needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A value that was captured.
+
+    Attributes:
+        names: its names in the notebook; a class that only another value refers to has none.
+        key: the id of a class of the notebook; empty for any other value.
+        is_sealed: the notebook cannot open it, and knows nothing of the objects in it.
+    """
+
+    names: tuple[str, ...]
+    key: str = ""
+    is_sealed: bool = False
+
+
+@dataclass(slots=True)
+class Part:
+    """Values that travelled in one pickle.
+
+    Attributes:
+        roots: which values those are.
+        packed: the pickle.
+        values: the values, in the order of `roots`, once they are opened.
+        memo: the memo of the pickle.
+        written: tells whether a buffer was written to, one for each.
+        unchanged: tells that the values are as they came, if that can be told without pickling them.
+    """
+
+    roots: tuple[Root, ...]
+    packed: Packed
+    values: tuple[Any, ...] = ()
+    memo: Any = None
+    written: tuple[Callable[[], bool], ...] = ()
+    unchanged: Callable[[], bool] | None = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Ids of the classes among the values."""
+        return frozenset(root.key for root in self.roots if root.key)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values; of a class without a name, its own."""
+        named = [name for root in self.roots for name in root.names]
+        return tuple(named) or tuple(value.__qualname__ for value in self.values if isinstance(value, type))
+
+    def open(self, side: Side) -> None:
+        """Unpack the values, and note how they are."""
+        value, memo = unpack_tracked(self.packed, side)
+        if self.memo is not None:
+            return  # a class in it needed another one, which needed the class: it was opened meanwhile
+        self.memo = memo
+        self.values = (value,) if len(self.roots) == 1 else tuple(value)
+        self.written = tuple(map(watch, self.packed.buffers))
+        self.unchanged = self._in_short()
+
+    def _in_short(self) -> Callable[[], bool] | None:
+        """What tells that the values are as they came without pickling them; None if nothing does."""
+        if all(map(is_fixed, self.values)):
+            return lambda: True
+        tests: list[Callable[[], bool] | None] = []
+        for value in self.values:
+            if is_array(value) and not value.dtype.hasobject and self.packed.buffers:
+                tests.append(_shape_test(value))
+            elif name_of(value):
+                tests.append(state_test(value))
+            elif isinstance(value, types.FunctionType):
+                tests.append(_function_test(value))
+            elif isinstance(value, type):
+                tests.append(_class_test(value))
+            elif not is_fixed(value):
+                return None
+        known = [test for test in tests if test is not None]
+        if len(known) < len(tests):
+            return None
+        written = self.written
+        return lambda: not any(was_written() for was_written in written) and all(test() for test in known)
+
+    def pack(self, side: Side) -> Shared:
+        """The values as they are now.
+
+        Raises:
+            NotPicklableError: they cannot be pickled.
+        """
+        value = self.values[0] if len(self.values) == 1 else list(self.values)
+        return pack_shared(value, side, self.names[0] if self.names else "the value", whole=self.keys)
+
+    def changed(self, side: Side) -> Shared | None:
+        """The values as they are now; None if they are as they came.
+
+        Raises:
+            NotPicklableError: they cannot be pickled any more.
+        """
+        if self.memo is None:
+            return None
+        if self.unchanged is not None:
+            return None if self.unchanged() else self.pack(side)
+        now = self.pack(side)
+        if any(was_written() for was_written in self.written):
+            return now
+        if _is_same(now.packed, self.packed):
+            return None
+        # What has travelled may be pickled otherwise than before: compare with what has just travelled too.
+        fresh = Part(self.roots, self.packed)
+        other = side.without(self.keys)
+        try:
+            fresh.open(other)
+            again = fresh.pack(other)
+        except Exception:  # code of the user runs there, which did well before
+            return now
+        return None if _is_same(now.packed, again.packed) else now
+
+    def objects(self) -> dict[int, Any]:
+        """The objects in it by their numbers."""
+        return {} if any(root.is_sealed for root in self.roots) else self.memo.copy()
+
+    def clean(self) -> "Clean":
+        """Where memory lies that was not written to."""
+        spans = []
+        for buffer, was_written in zip(self.packed.buffers, self.written, strict=True):
+            if not was_written():
+                spans.append(_span(buffer))
+        return Clean(tuple(spans))
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Memory that was not written to: first addresses, and those after the last bytes."""
+
+    spans: tuple[tuple[int, int], ...]
+
+    def has(self, array: Any) -> bool:
+        """Whether the elements of `array` lie in it."""
+        extent = extent_of(array)
+        return any(start <= extent.start and extent.end <= end for start, end in self.spans)
+
+
+class Captured:
+    """The parts of a cell."""
+
+    def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
+        self.parts = [Part(each, one) for each, one in zip(roots, packed, strict=True)]
+
+    def open(self, side: Side, node: int) -> None:
+        """Bind the values in the namespace of `side`, on the node of this rank.
+
+        Raises:
+            PayloadError: a value cannot be read here.
+            ModuleNotFoundError: a value needs a module that is not installed here.
+        """
+        begun = [0] * len(self.parts)
+
+        def open_part(number: int) -> None:
+            begun[number] += 1
+            if self.parts[number].memo is None and begun[number] <= _ATTEMPTS:
+                self._open(self.parts[number], side, node)
+
+        for number, part in enumerate(self.parts):
+            for key in part.keys:
+                side.from_home.add(key)
+                side.unopened[key] = partial(open_part, number)
+        for number in range(len(self.parts)):
+            open_part(number)
+
+    def _open(self, part: Part, side: Side, node: int) -> None:
+        try:
+            part.open(side)
+        except (ModuleNotFoundError, PayloadError):
+            raise
+        except Exception as error:
+            name = next(iter(part.names), "a value")
+            raise PayloadError(
+                f"{name} cannot be read on node {node} ({type(error).__name__}: {error}); the node may have "
+                "another version of the package that it comes from. Pin the version with --pip, or make it on the node."
+            ) from error
+        for root, value in zip(part.roots, part.values, strict=True):
+            for name in root.names:
+                side.namespace[name] = value
+
+
+def _shape_test(array: Any) -> Callable[[], bool]:
+    shape, dtype = array.shape, array.dtype
+    return lambda: bool(array.shape == shape and array.dtype == dtype)
+
+
+def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
+    """What tells that a function is as it was; None if it refers to objects that can change."""
+    defaults, keywords, code = function.__defaults__, function.__kwdefaults__, function.__code__
+    held = (*(defaults or ()), *(keywords or {}).values())
+    if function.__closure__ or function.__dict__ or not all(map(is_fixed, held)):
+        return None
+
+    def test() -> bool:
+        same = function.__defaults__ is defaults and function.__kwdefaults__ is keywords
+        return same and function.__code__ is code and not function.__dict__
+
+    return test
+
+
+def _class_test(kind: type) -> Callable[[], bool] | None:
+    before = _attributes(kind)
+    tests = []
+    for value in before.values():
+        function = getattr(value, "__func__", value)
+        if isinstance(function, types.FunctionType):
+            test = _function_test(function)
+            if test is None:
+                return None
+            tests.append(test)
+        elif not is_fixed(value):
+            return None
+
+    def test_class() -> bool:
+        now = _attributes(kind)
+        same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
+        return same and all(test() for test in tests)
+
+    return test_class
+
+
+def _attributes(kind: type) -> Mapping[str, Any]:
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    }
+
+
+def _span(buffer: Any) -> tuple[int, int]:
+    view = memoryview(buffer).cast("B")
+    start = address_of(view)
+    return start, start + view.nbytes
+
+
+def _is_same(one: Packed, other: Packed) -> bool:
+    """Whether two pickles are the same, and stand on the same memory."""
+    return bytes(one.data) == bytes(other.data) and list(map(_span, one.buffers)) == list(map(_span, other.buffers))
