@@ -240,10 +240,10 @@ class _Cell:
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
-            return CellResult(found, None, self.node, request.definitions, self.files.collect())
+            return CellResult(found, None, self.node, request.definitions, self.files.collect(self.namespace))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
-        return CellResult(found, failure, self.node, request.definitions, self.files.collect())
+        return CellResult(found, failure, self.node, request.definitions, self.files.collect(self.namespace))
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""

@@ -7,17 +7,18 @@ working folder, in a record that cells of all slots share.
 import contextlib
 import errno
 import fcntl
+import io
 import itertools
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, below, matching, read, signature, write
-from skyward.files.patterns import Excludes, Glob, aside
+from skyward.files.patterns import Excludes, Glob, aside, is_inside
 from skyward.files.plan import Placing, bring, place, sync
 from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Span, pieces
 from skyward.wire.clock import clock
@@ -213,14 +214,15 @@ class CellFiles:
 
     # After the cell.
 
-    def collect(self) -> FilesResult | None:
-        """What the cell left of files; None where nothing was asked."""
+    def collect(self, namespace: Mapping[str, Any]) -> FilesResult | None:
+        """What the cell left of files; None where nothing was asked. Files that are open in `namespace` are flushed."""
         request, root, around = self._request, self._folder, self._around
         if request is None or root is None or around is None:
             return None
         self._note_move(root)
         if around.is_shared:
             return FilesResult(root, is_shared=True, notes=tuple(self._notes))
+        _flush(namespace)
         try:
             after = _look(request, root)
             files, blobs = self._brought(request, root, after)
@@ -250,6 +252,8 @@ class CellFiles:
         return any(map(Glob(text).matches, self._written if request.only_written else after))
 
     def _brought(self, request: FilesRequest, root: str, after: Listing) -> tuple[tuple[Brought, ...], tuple[Any, ...]]:
+        if not (request.fetch or request.roots):
+            return (), ()
         with self._recorded() as record:
             chosen = self._chosen(request, root, after, record)
             record.versions.keep({os.path.join(root, path) for path in (*after, *record.base)})
@@ -318,7 +322,7 @@ class CellFiles:
             path
             for path, status in sorted(after.items())
             if (path not in before or signature(before[path]) != signature(status))
-            and not request.syncs(path)
+            and not any(is_inside(path, each.path) for each in request.roots)
             and not any(glob.matches(path) for glob in globs)
         )
 
@@ -333,6 +337,14 @@ class CellFiles:
             record = _Record.load(path)
             yield record
             record.save(path)
+
+
+def _flush(namespace: Mapping[str, Any]) -> None:
+    """Have what was written to open files be in them."""
+    for value in list(namespace.values()):
+        if isinstance(value, io.IOBase) and not value.closed:
+            with contextlib.suppress(OSError, ValueError):
+                value.flush()
 
 
 def _look(request: FilesRequest, root: str) -> Listing:

@@ -6,6 +6,7 @@ import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from posixpath import normpath
 
 from skyward.errors import TooLargeError, UsageError
@@ -92,7 +93,8 @@ def choose(asked: Asked, folder: str) -> Choice:
         roots = _roots(asked, folder)
         synced = {path: status for root in roots for path, status in _below(folder, root).items()}
         files = {path: status for text in asked.files for path, status in _files(text, folder)}
-        fetch = tuple(dict.fromkeys(_pattern(text, folder) for text in asked.fetch))
+        patterns = [part.strip() for text in asked.fetch for part in text.split(",") if part.strip()]
+        fetch = tuple(dict.fromkeys(_pattern(text, folder) for text in patterns))
         here = {path: status for text in fetch for path, status in matching(folder, Glob(text)).items()}
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}.") from None
@@ -126,8 +128,8 @@ def _files(text: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
         yield path, status
     elif is_pattern(path) and (found := _matches(folder, path)):
         yield from found.items()
-    elif "," in text:
-        for part in filter(None, map(str.strip, text.split(","))):
+    elif len(parts := _parted(text, folder)) > 1:
+        for part in parts:
             yield from _files(part, folder)
     else:
         what = "no file matches it" if is_pattern(path) else "there is no such file"
@@ -160,7 +162,7 @@ def _hint(path: str, folder: str) -> str:
 def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:
     """The folders of `--sync`; one that is inside another is part of it."""
     roots: dict[str, Root] = {}
-    for text in asked.sync:
+    for text in chain.from_iterable(_parted(given, folder) for given in asked.sync):
         path = _relative("--sync", text, folder, whole=True)
         status = _status(folder, path)
         if status is None:
@@ -176,6 +178,13 @@ def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:
     return tuple(
         root for path, root in roots.items() if not any(path != each and is_inside(path, each) for each in roots)
     )
+
+
+def _parted(text: str, folder: str) -> list[str]:
+    """The names in `text`, with commas between them, unless it is the name of something itself."""
+    if "," not in text or os.path.lexists(os.path.join(folder, text)):
+        return [text]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _folders(folder: str) -> list[str]:

@@ -10,6 +10,7 @@ from skyward.files.disk import Content, Versions, below, read
 from skyward.files.patterns import Glob, is_pattern
 from skyward.files.request import SMALL, FilesRequest, Packing
 from skyward.wire.digest import remember_address
+from skyward.wire.text import encodable
 from skyward_jupyter.files.arrival import Arrival
 from skyward_jupyter.files.choice import Choice, sizes
 from skyward_jupyter.files.missing import missing_note
@@ -110,7 +111,7 @@ class Trip:
             return replace(self._request, roots=(), fetch=())
         packing, spans = Packing(), []
         large: list[tuple[bytes, bytes]] = []
-        here = self._versions(choice.matching)
+        here = self._versions({path: each for path, each in choice.matching.items() if each.st_size <= choice.limit})
         for path, status in choice.sent.items():
             content = self._read(path)
             spans.append(packing.add(path, content, status.st_mtime_ns))
@@ -118,16 +119,16 @@ class Trip:
             if content.size > SMALL:
                 large += zip(content.chunks, content.addresses, strict=True)
         concerned = {path: found for path, found in self.taken.within(choice.folder).items() if self._concerns(path)}
-        self._request = request = replace(
+        self._request = replace(
             self._request,
             sent=tuple(spans),
-            blobs=packing.blobs(),
             here=here,
             taken=concerned,
             gone=frozenset(path for path in self.taken.gone(choice.folder) if self._request.syncs(path)),
             folders=self._folders(),
         )
         self.taken.note_sent(os.path.join(choice.folder, path) for path in choice.sent)
+        request = replace(self._request, blobs=packing.blobs())  # not kept here: a handle may live for long
         for chunk, address in large:
             remember_address(chunk, address, request)
         return request
@@ -172,10 +173,8 @@ class Trip:
         came = [(result.node, result.files) for result in results if result.files is not None]
         arrival = Arrival(self._request, self.taken.versions, self.taken.note)
         arrival.take(came, self.shape)
-        for sentence in arrival.problems:
-            self.notify(sentence)
-        for sentence in () if self.quiet else arrival.told:
-            self.notify(sentence)
+        for sentence in (*arrival.problems, *(() if self.quiet else arrival.told)):
+            self.notify(encodable(sentence))
 
     def explain(self, error: BaseException) -> None:
         """Add to `error` of the cell what to do, where it misses a file of the notebook's folder."""

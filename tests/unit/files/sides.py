@@ -2,12 +2,13 @@
 
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
 from skyward.files.request import FilesRequest, FilesResult
+from skyward.values import FrozenMap
 from skyward.worker import folder as folders
 from skyward.worker.cell import CellResult
 from skyward.worker.files import CellFiles
@@ -60,7 +61,12 @@ class Sides:
         return Trip(chosen, self.taken, shape, self.told.append, quiet)  # type: ignore[arg-type]
 
     def run(
-        self, request: FilesRequest, work: Callable[[], object] = lambda: None, node: int = 0, run: str | None = None
+        self,
+        request: FilesRequest,
+        work: Callable[[], object] = lambda: None,
+        node: int = 0,
+        run: str | None = None,
+        namespace: Mapping[str, object] = FrozenMap(),
     ) -> CellResult:
         """Run a cell on a node, in its folder; what it left, as it comes home."""
         self.cells += 1
@@ -75,7 +81,7 @@ class Sides:
             finally:
                 files.leave()
                 os.chdir(before)
-            left: FilesResult | None = pickle.loads(pickle.dumps(files.collect()))
+            left: FilesResult | None = pickle.loads(pickle.dumps(files.collect(namespace)))
         return CellResult(Harvest(), None, node, files=left)
 
     def cell(self, work: Callable[[], object] = lambda: None, node: int = 0, **asked: object) -> list[str]:

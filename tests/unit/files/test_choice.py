@@ -98,6 +98,12 @@ def test_what_cannot_be(folder: Path, asked: Asked, words: str) -> None:
     assert str(raised.value) == words.format(here)
 
 
+def test_several_folders_and_patterns_in_one_option(folder: Path) -> None:
+    choice = choose(Asked(sync=("data, out",), fetch=("out/*.png,model.pt",)), str(folder))
+    assert [root.path for root in choice.roots] == ["data", "out"]
+    assert choice.fetch == ("out/*.png", "model.pt")
+
+
 def test_a_link_out_of_the_folder_is_read_and_never_written_through(folder: Path) -> None:
     (folder / "linked.csv").symlink_to(folder.parent / "outside.csv")
     assert list(choose(Asked(("linked.csv",)), str(folder)).files) == ["linked.csv"]

@@ -133,6 +133,20 @@ def test_a_pattern_without_a_match_is_told(sides: Sides) -> None:
     assert sides.cell(fetch=("out/*.png",)) == ["--fetch out/*.png: there is no such file on node 0."]
 
 
+def test_a_file_that_the_cell_left_open_comes_home_as_far_as_it_was_written(sides: Sides) -> None:
+    trip = sides.trip(fetch=("a",))
+    namespace: dict[str, object] = {}
+
+    def work() -> None:
+        file = namespace["file"] = open("a", "w")
+        file.write("not flushed")
+
+    result = sides.run(trip.request(shared=False), work, namespace=namespace)
+    trip.arrive([result])
+    assert contents(sides.here) == {"a": "not flushed"}
+    namespace["file"].close()  # type: ignore[attr-defined]  # it is a file
+
+
 def test_a_later_cell_fetches_what_an_earlier_one_wrote_and_no_file_comes_twice(sides: Sides) -> None:
     sides.cell(writes(sides, ("a", "1")))
     assert sides.cell(fetch=("a",)) == ["Fetched a (1 B)."]
@@ -312,6 +326,14 @@ def test_small_files_travel_together_and_one_change_does_not_send_them_all(sides
     after = sides.trip(sync=("data",)).request(shared=False)
     same = {blob.digest for blob in before.blobs} & {blob.digest for blob in after.blobs}
     assert len(same) >= len(before.blobs) - 4
+
+
+def test_names_that_are_no_text_travel_too(sides: Sides) -> None:
+    one, other = os.fsdecode(b"\xff 1"), os.fsdecode(b"\xfe 2")
+    sides.write(one, "1")
+    told = sides.cell(writes(sides, (other, "2")), sync=(".",))
+    assert contents(sides.here) == contents(sides.there()) == {one: "1", other: "2"}
+    assert told == ["Fetched \\udcfe 2 (1 B)."]
 
 
 def test_nothing_of_the_bytes_goes_to_nodes_that_have_the_disk(sides: Sides) -> None:
