@@ -12,7 +12,7 @@ from skyward.control.offered import provider_config
 from skyward.errors import UsageError
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
-from skyward_jupyter.files.choice import Asked, choose
+from skyward_jupyter.files.choice import Asked
 from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.footer import footer_of
 from skyward_jupyter.handle import CellHandle
@@ -157,7 +157,7 @@ class CellRunner:
     def _trip(self, options: "CellOptions") -> Trip:
         """The files of a cell."""
         asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
-        return Trip(choose(asked, os.getcwd()), self._taken, _shape(options), _notify, options.quiet)
+        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""

@@ -24,6 +24,7 @@ from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, S
 from skyward.wire.clock import clock
 from skyward.worker import folder as folders
 from skyward.worker.folder import Directories
+from skyward.worker.hardware import free_memory
 
 __all__ = ["CellFiles"]
 
@@ -32,6 +33,9 @@ _NOTICED = 2000
 
 _RUNS = 64
 """Cells of which it is known that their files are in place."""
+
+_OF_MEMORY = 2
+"""One part in so many of the free memory of a node is for files on their way home, at most."""
 
 _TICK = 100_000_000
 """Nanoseconds within which two changes of a file may look the same."""
@@ -102,19 +106,13 @@ class CellFiles:
         request, around = self._request, self._around
         if request is None or around is None:
             return
-        try:
+        with self._placing(f"The working folder of the cell ({request.folder})"):
             self._folder = request.folder if around.is_shared else _working_folder(around, request.folder)
             folders.enter(self._folder)
-            self._is_inside = True
-        except FileNotFoundError:
-            raise PayloadError(
-                f"The notebook's folder {request.folder} is not there for node {self._node}: change to one that is, "
-                "with %cd, or make it again."
-            ) from None
-        if around.is_shared:
-            return
-        self._place(request, self._folder)
-        self._look_before(request, self._folder)
+        self._is_inside = True
+        if not around.is_shared:
+            self._place(request, self._folder)
+            self._look_before(request, self._folder)
 
     def leave(self) -> None:
         """Go back to the worker's own directory. Idempotent."""
@@ -145,7 +143,7 @@ class CellFiles:
             with self._placing(name):
                 os.makedirs(os.path.join(root, name), exist_ok=True)
         if request.sent or request.roots:
-            with self._recorded() as record:
+            with self._placing("What goes along"), self._recorded() as record:
                 self._put(request, root, record)
 
     @contextlib.contextmanager
@@ -154,7 +152,7 @@ class CellFiles:
             yield
         except OSError as error:
             why = error.strerror or error
-            raise PayloadError(f"{path} cannot be put in its place on node {self._node}: {why}.") from None
+            raise PayloadError(f"{path} cannot be put in place on node {self._node}: {why}.") from None
 
     def _put(self, request: FilesRequest, root: str, record: _Record) -> None:
         is_first = self._run not in record.runs
@@ -290,26 +288,32 @@ class CellFiles:
         return chosen
 
     def _within(self, limit: int, chosen: list[tuple[str, bool]], after: Listing) -> list[tuple[str, bool]]:
-        """Those of the chosen files that are within the limit; the largest stay."""
+        """Those of the chosen files that are within the limit, and have room in memory; the largest stay."""
+        free = free_memory()
+        room = limit if free is None else min(limit, free // _OF_MEMORY)
         total = sum(after[path].st_size for path, _ in chosen)
         staying = set()
         for path, _ in sorted(chosen, key=lambda each: -after[each[0]].st_size):
-            if total <= limit:
+            if total <= room:
                 break
             size = after[path].st_size
             total -= size
             staying.add(path)
+            why = f"over the limit of {_size(limit)}. Raise it with --file-limit, and bring"
+            if room < limit:
+                why = f"more than half of the {_size(room * _OF_MEMORY)} of memory that are free there. Bring"
             self._notes.append(
-                f"{path} ({_size(size)}) stayed on node {self._node}: the files that come home would be over the limit "
-                f"of {_size(limit)}. Raise it with --file-limit, and bring it home with --fetch {path}."
+                f"{path} ({_size(size)}) stayed on node {self._node}: the files that come home would be {why} it home "
+                f"with --fetch {path}."
             )
         return [each for each in chosen if each[0] not in staying]
 
     def _content(self, target: str, path: str) -> Content | None:
         try:
             return read(target)
-        except OSError as error:
-            self._notes.append(f"{path} on node {self._node} cannot be read ({error.strerror}), so it stays there.")
+        except (MemoryError, OSError) as error:
+            why = getattr(error, "strerror", None) or "there is no memory for it"
+            self._notes.append(f"{path} on node {self._node} cannot be read ({why}), so it stays there.")
             return None
 
     def _left(self, request: FilesRequest, root: str) -> tuple[str, ...]:
@@ -328,7 +332,10 @@ class CellFiles:
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[_Record]:
-        """The record of the cell's folder, which is written when the block ends."""
+        """The record of the cell's folder, which is written when the block ends.
+
+        Where it cannot be written, what is not known counts as changed on both sides, so that nothing is lost.
+        """
         around, root = self._around, self._folder
         assert around is not None
         assert root is not None
@@ -336,7 +343,8 @@ class CellFiles:
         with _locked(around):
             record = _Record.load(path)
             yield record
-            record.save(path)
+            with contextlib.suppress(OSError):
+                record.save(path)
 
 
 def _flush(namespace: Mapping[str, Any]) -> None:

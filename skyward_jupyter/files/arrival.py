@@ -6,7 +6,7 @@ What a node sends is checked against what was asked for, and nothing is written 
 import itertools
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from skyward.files.disk import Versions, write
@@ -53,23 +53,24 @@ class Arrival:
         self.problems: list[str] = []
         self.told: list[str] = []
 
-    def take(self, came: "Sequence[tuple[int, FilesResult]]", shape: "Shape") -> None:
-        """Put in place what has come: for each run the rank of its node, and what it left."""
-        ours = [(node, result) for node, result in came if not result.is_shared]
-        labels = [str(run) if shape == "map" else f"node{node}" for run, (node, _) in enumerate(ours)]
+    def take(self, came: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
+        """Put in place what has come: for each run the rank of its node, and what it left, if that came."""
+        labels = [str(run) if shape == "map" else f"node{node}" for run, (node, _) in enumerate(came)]
         for _, result in came:
-            self.problems += (note for note in result.notes if note not in self.problems)
-        for path, found in self._by_path(ours).items():
+            if result is not None:
+                self.problems += (note for note in result.notes if note not in self.problems)
+        runs = {run: (node, result) for run, (node, result) in enumerate(came) if result and not result.is_shared}
+        for path, found in self._by_path(runs).items():
             names = spread(path, [each for each, _ in found], labels)
             for each, brought in found:
                 if each.run in names:
-                    self._land(brought, ours[each.run], names[each.run])
-        self._delete(ours)
-        self._tell(ours)
+                    self._land(brought, runs[each.run], names[each.run])
+        self._delete([result for _, result in runs.values()])
+        self._tell(runs.values())
 
-    def _by_path(self, ours: "Sequence[tuple[int, FilesResult]]") -> dict[str, list[tuple[Found, Brought]]]:
+    def _by_path(self, runs: "Mapping[int, _Source]") -> dict[str, list[tuple[Found, Brought]]]:
         found: dict[str, list[tuple[Found, Brought]]] = {}
-        for run, (node, result) in enumerate(ours):
+        for run, (node, result) in runs.items():
             for brought in result.files:
                 path = brought.span.path
                 if not (is_relative(path) and self._request.allows(path)):
@@ -87,7 +88,7 @@ class Arrival:
                 found.setdefault(path, []).append((one, brought))
         return found
 
-    def _land(self, brought: Brought, source: tuple[int, FilesResult], name: str) -> None:
+    def _land(self, brought: Brought, source: "_Source", name: str) -> None:
         """Write one file, under its name or another one."""
         node, result = source
         span = brought.span
@@ -98,7 +99,8 @@ class Arrival:
             may_replace = brought.may_replace if name == span.path else brought.is_written
             step = "set aside" if now is _OTHER else land(now, then, span.version, may_replace=may_replace)
             if step == "set aside":
-                where = self._aside(name, f"node{node}", span.version, then)
+                why = "was changed here while the cell ran" if now != then else "here is not what an earlier cell wrote"
+                where = self._aside(name, node, span.version, "is no file here" if now is _OTHER else why)
             if step != "same" and (old := self._version(where)) != span.version:
                 write(where, pieces(span, result.blobs), span.modified, is_executable=span.is_executable)
                 self._versions.note(where, span.version)
@@ -110,19 +112,18 @@ class Arrival:
                     self.told.append(f"{name} was deleted here while the cell ran, which changed it: it is here again.")
             self._note(os.path.join(self._folder, span.path), span.version, is_here=name == span.path)
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            self.problems.append(f"{name} of node {node} could not be written here: {why}.")
+            reason = getattr(error, "strerror", None) or error
+            self.problems.append(f"{name} of node {node} could not be written here: {reason}.")
 
-    def _aside(self, name: str, label: str, version: bytes, then: bytes | None) -> str:
-        """A name for a version that may not take the place of the one that is here."""
+    def _aside(self, name: str, node: int, version: bytes, why: str) -> str:
+        """A name for a version that may not take the place of the one that is here, which is told."""
         number = itertools.count(1)
         while True:
-            other = aside(name, label, next(number))
+            other = aside(name, f"node{node}", next(number))
             where = self._place(other)
             if self._version(where) in (None, version):
                 break
-        why = "was changed here since the cell was sent" if then is not None else "here is another file"
-        self.problems.append(f"{name} {why}: the version of {label.replace('node', 'node ')} is in {other}.")
+        self.problems.append(f"{name} {why}: the version of node {node} is in {other}.")
         return where
 
     def _place(self, name: str) -> str:
@@ -148,11 +149,11 @@ class Arrival:
             return _OTHER
         return self._versions.of(path, status) or _OTHER
 
-    def _delete(self, ours: "Sequence[tuple[int, FilesResult]]") -> None:
+    def _delete(self, results: Sequence[FilesResult]) -> None:
         """Delete what the cell has deleted of folders that are the same on both sides."""
-        kept = {brought.span.path for _, result in ours for brought in result.files}
+        kept = {brought.span.path for result in results for brought in result.files}
         gone = []
-        for path in dict.fromkeys(path for _, result in ours for path in result.deleted):
+        for path in dict.fromkeys(path for result in results for path in result.deleted):
             if path in kept or not (is_relative(path) and self._request.syncs(path)):
                 continue
             try:
@@ -170,7 +171,7 @@ class Arrival:
         if gone:
             self.told.append(f"Deleted here, as the cell did: {_names(gone)}.")
 
-    def _tell(self, ours: "Sequence[tuple[int, FilesResult]]") -> None:
+    def _tell(self, ours: "Collection[_Source]") -> None:
         if self._came:
             replaced = f" Replaced here: {_names(self._replaced)}." if self._replaced else ""
             self.told.append(f"Fetched {_names(self._came)} ({size_text(self._nbytes)}).{replaced}")
@@ -188,6 +189,9 @@ class Arrival:
                 f"Left on {keepers}, and lost when the pool closes: {_names(left)}. Bring such files home with --fetch."
             )
 
+
+type _Source = tuple[int, FilesResult]
+"""What a run left, after the rank of its node."""
 
 _OTHER = b"other"
 """The version of what is there and is no file that may be written over."""

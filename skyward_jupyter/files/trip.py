@@ -12,7 +12,7 @@ from skyward.files.request import SMALL, FilesRequest, Packing
 from skyward.wire.digest import remember_address
 from skyward.wire.text import encodable
 from skyward_jupyter.files.arrival import Arrival
-from skyward_jupyter.files.choice import Choice, sizes
+from skyward_jupyter.files.choice import Asked, Choice, choose, sizes
 from skyward_jupyter.files.missing import missing_note
 
 if TYPE_CHECKING:
@@ -65,33 +65,43 @@ class Trip:
     """The files of one cell.
 
     Attributes:
-        choice: what goes along and comes home.
+        asked: what stands on its line.
+        folder: the notebook's folder.
         taken: what has come from nodes before.
         shape: how the runs make up the cell.
         notify: takes a sentence for the user.
         quiet: whether only what went wrong is told.
     """
 
-    choice: Choice
+    asked: Asked
+    folder: str
     taken: Taken
     shape: "Shape"
     notify: Callable[[str], None]
     quiet: bool = False
+    choice: Choice = field(init=False)
     _request: FilesRequest = field(init=False)
     _results: "Sequence[CellResult]" = ()
 
     def __post_init__(self) -> None:
-        only_written = self.shape == "map"
-        choice = self.choice
+        """Choose the files.
+
+        Raises:
+            UsageError, TooLargeError: see `choose`.
+        """
+        self.choice = choice = choose(self.asked, self.folder)
         self._request = FilesRequest(
-            choice.folder, roots=choice.roots, fetch=choice.fetch, limit=choice.limit, only_written=only_written
+            self.folder,
+            roots=choice.roots,
+            fetch=choice.fetch,
+            limit=choice.limit,
+            only_written=self.shape == "map",
         )
 
     @property
     def is_asked(self) -> bool:
         """Whether the cell says anything about files."""
-        choice = self.choice
-        return bool(choice.sent or choice.roots or choice.fetch)
+        return bool(self.asked.files or self.asked.sync or self.asked.fetch)
 
     @property
     def described(self) -> str:
@@ -99,16 +109,16 @@ class Trip:
         return sizes(self.choice.sent)
 
     def request(self, *, shared: bool) -> FilesRequest:
-        """What goes along. Where all nodes share the notebook's disk, no bytes do.
+        """What goes along, as it is now. Where all nodes share the notebook's disk, no bytes do.
 
         Raises:
-            UsageError: a file cannot be read.
+            UsageError, TooLargeError: a file cannot be read, or see `choose`.
         """
-        choice = self.choice
         if not self.is_asked:
             return self._request
         if shared:
             return replace(self._request, roots=(), fetch=())
+        self.choice = choice = choose(self.asked, self.folder)  # again: a pool may take long to open
         packing, spans = Packing(), []
         large: list[tuple[bytes, bytes]] = []
         here = self._versions({path: each for path, each in choice.matching.items() if each.st_size <= choice.limit})
@@ -118,16 +128,16 @@ class Trip:
             here[path] = content.version
             if content.size > SMALL:
                 large += zip(content.chunks, content.addresses, strict=True)
-        concerned = {path: found for path, found in self.taken.within(choice.folder).items() if self._concerns(path)}
+        concerned = {path: found for path, found in self.taken.within(self.folder).items() if self._concerns(path)}
         self._request = replace(
             self._request,
             sent=tuple(spans),
             here=here,
             taken=concerned,
-            gone=frozenset(path for path in self.taken.gone(choice.folder) if self._request.syncs(path)),
+            gone=frozenset(path for path in self.taken.gone(self.folder) if self._request.syncs(path)),
             folders=self._folders(),
         )
-        self.taken.note_sent(os.path.join(choice.folder, path) for path in choice.sent)
+        self.taken.note_sent(os.path.join(self.folder, path) for path in choice.sent)
         request = replace(self._request, blobs=packing.blobs())  # not kept here: a handle may live for long
         for chunk, address in large:
             remember_address(chunk, address, request)
@@ -139,18 +149,21 @@ class Trip:
     def _versions(self, listing: Mapping[str, os.stat_result]) -> dict[str, bytes]:
         found = {}
         for path, status in listing.items():
-            version = self.taken.versions.of(os.path.join(self.choice.folder, path), status)
+            version = self.taken.versions.of(os.path.join(self.folder, path), status)
             if version is not None:
                 found[path] = version
         return found
 
     def _read(self, path: str) -> Content:
         try:
-            content = read(os.path.join(self.choice.folder, path))
+            content = read(os.path.join(self.folder, path))
         except OSError as error:
             raise UsageError(f"{path} cannot be sent: {error.strerror}.") from None
         if content.changed:
-            raise UsageError(f"{path} is being written just now: send it when it is finished.")
+            raise UsageError(
+                f"{path} is being written just now: send it when it is finished, or leave it out (with --sync, by "
+                "--exclude)."
+            )
         return content
 
     def _folders(self) -> tuple[str, ...]:
@@ -158,21 +171,20 @@ class Trip:
         choice = self.choice
         found = [root.path for root in choice.roots]
         for root in choice.roots:
-            below(choice.folder, root.path, root.excludes, folders=found)
+            below(self.folder, root.path, root.excludes, folders=found)
         fixed = [Glob(text).folder for text in choice.fetch]
         whole = [text for text in choice.fetch if not is_pattern(text)]
         return tuple(
             dict.fromkeys(
-                [*found, *(each for each in [*fixed, *whole] if os.path.isdir(os.path.join(choice.folder, each)))]
+                [*found, *(each for each in [*fixed, *whole] if os.path.isdir(os.path.join(self.folder, each)))]
             )
         )
 
     def arrive(self, results: "Sequence[CellResult]") -> None:
         """Put here what the runs of the cell have left of files, and tell what is to be told. Never raises."""
         self._results = results
-        came = [(result.node, result.files) for result in results if result.files is not None]
         arrival = Arrival(self._request, self.taken.versions, self.taken.note)
-        arrival.take(came, self.shape)
+        arrival.take([(result.node, result.files) for result in results], self.shape)
         for sentence in (*arrival.problems, *(() if self.quiet else arrival.told)):
             self.notify(encodable(sentence))
 
@@ -182,5 +194,5 @@ class Trip:
         if failed is None or failed.files is None or failed.files.is_shared:
             return
         sent = {span.path for span in self._request.sent}
-        if note := missing_note(error, self.choice.folder, failed.files.folder, failed.node, sent):
+        if note := missing_note(error, self.folder, failed.files.folder, failed.node, sent):
             error.add_note(note)

@@ -14,7 +14,7 @@ from skyward.worker.cell import CellResult
 from skyward.worker.files import CellFiles
 from skyward.worker.folder import Directories
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.files.choice import Asked, choose
+from skyward_jupyter.files.choice import Asked
 from skyward_jupyter.files.trip import Taken, Trip
 
 __all__ = ["Sides", "contents"]
@@ -57,8 +57,8 @@ class Sides:
     def trip(self, shape: str = "single", *, quiet: bool = False, **asked: object) -> Trip:
         """The files of a cell, chosen."""
         self.here.mkdir(exist_ok=True)
-        chosen = choose(Asked(**asked), str(self.here))  # type: ignore[arg-type]  # as the test gives them
-        return Trip(chosen, self.taken, shape, self.told.append, quiet)  # type: ignore[arg-type]
+        given = Asked(**asked)  # type: ignore[arg-type]  # as the test gives them
+        return Trip(given, str(self.here), self.taken, shape, self.told.append, quiet)  # type: ignore[arg-type]
 
     def run(
         self,
