@@ -5,11 +5,12 @@ from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import TaskError
+from skyward.errors import SkywardError, TaskError
 from skyward.wire.failure import capture_failure
+from skyward.words import asked_to_stop
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import listed, tell_the_others
+from skyward_jupyter.failures import listed, tell_the_others, tell_where
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
@@ -37,6 +38,7 @@ class SentCell:
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
         originals: the objects that the cell took along.
+        names_node: whether an error of a cell that runs on one node names it, because nothing else does.
         files: the files of the cell; None where it has no folder.
     """
 
@@ -46,6 +48,7 @@ class SentCell:
     notify: Callable[[str], None]
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
+    names_node: bool = False
     files: "Trip | None" = None
 
     @property
@@ -70,10 +73,12 @@ class SentCell:
         except TaskError as error:
             raise reworded(error) from None
         except Exception as error:
+            self._name_node(error)
             self._explain(error)
             raise
         finally:
             self.finish()
+            self.originals.release()
 
     def collect(self) -> Any:
         """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
@@ -90,6 +95,8 @@ class SentCell:
         except BaseException as error:
             self._explain(error)
             raise
+        finally:
+            self.originals.release()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
@@ -105,9 +112,8 @@ class SentCell:
         except KeyboardInterrupt:  # the user will not wait
             left = {future for future in futures if not future.done()}
         self.finish()
-        if waiting := _ranks(futures[future] for future in left):
-            have = "has" if len(waiting) == 1 else "have"
-            return f"{listed(waiting)} was asked to stop the work, and {have} not confirmed it yet."
+        if waiting := _ranks(run for future, run in futures.items() if future in left):
+            return f"{asked_to_stop(waiting)}."
         ranks = _ranks(stopping)
         return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
 
@@ -126,6 +132,8 @@ class SentCell:
         except BaseException as error:
             if self.shape != "single":
                 tell_the_others(error, results)
+            elif isinstance(error, Exception):
+                self._name_node(error)
             raise
         finally:
             self._bring(results)
@@ -137,13 +145,17 @@ class SentCell:
     def _with_files(self, items: "Iterable[Any]") -> "Iterator[Any]":
         """What a cell that yields gives; its files come home with its names."""
         for item in items:
-            yield item
             if isinstance(item, CellResult):
                 self._bring([item])
+            yield item
 
     def _explain(self, error: BaseException) -> None:
         if self.files is not None:
             self.files.explain(error)
+
+    def _name_node(self, error: BaseException) -> None:
+        if self.names_node and not isinstance(error, SkywardError):  # those say it themselves
+            tell_where(error, self.runs[0].nodes[-1])
 
 
 def _result(run: "Run[CellResult]") -> CellResult:

@@ -177,8 +177,13 @@ def test_a_file_that_is_missing_is_told_with_the_option_that_sends_it(notebook: 
     )
     assert notebook(f"%%sky --on 1 --file data.csv\n{cell}").error is None
     assert notebook["n"] == 1
-    stream = notebook("%%sky\nyield open('other/data.csv')")
-    assert "data.csv" not in stream.shown_error.splitlines()[-1].partition("other/data.csv")[2]
+
+
+def test_files_of_a_stream_that_raises_come_home_too(notebook: Notebook, folder: Path) -> None:
+    (folder / "data.csv").touch()
+    ran = notebook("%%sky --on 1 --fetch begun\nn = open('begun', 'w').write('1')\nyield 1\nopen('data.csv')")
+    assert (folder / "begun").read_text() == "1"
+    assert ran.shown_error.splitlines()[-1].endswith("send it with --file data.csv.")
 
 
 def test_files_are_on_every_node_by_content(notebook: Notebook, folder: Path, elsewhere: PoolManager) -> None:
