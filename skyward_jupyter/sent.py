@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from skyward.errors import SkywardError, TaskError
 from skyward.wire.failure import capture_failure
@@ -16,7 +16,7 @@ from skyward_jupyter.present import reworded
 from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from skyward.control.run import Run
     from skyward_jupyter.files.trip import Trip
@@ -142,12 +142,11 @@ class SentCell:
         if self.files is not None:
             self.files.arrive(results)
 
-    def _with_files(self, items: "Iterable[Any]") -> "Iterator[Any]":
+    def _with_files(self, items: "Iterator[Any]") -> "Generator[Any, None, CellResult]":
         """What a cell that yields gives; its files come home with its names."""
-        for item in items:
-            if isinstance(item, CellResult):
-                self._bring([item])
-            yield item
+        result = yield from cast("Generator[Any, None, CellResult]", items)
+        self._bring([result])
+        return result
 
     def _explain(self, error: BaseException) -> None:
         if self.files is not None:
