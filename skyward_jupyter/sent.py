@@ -39,7 +39,7 @@ class SentCell:
         finish: called once the output of the cell is complete.
         originals: the objects that the cell took along.
         names_node: whether an error of a cell that runs on one node names it, because nothing else does.
-        files: the files of the cell; None where it has no folder.
+        files: the files of the cell, if it has any.
     """
 
     runs: "Sequence[Run[Any]]"

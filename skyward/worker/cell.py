@@ -67,7 +67,7 @@ class CellRequest:
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
-        files: the files that go along, and come home; None where the cell has no folder.
+        files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
     """
 
     source: str

@@ -143,6 +143,6 @@ def test_an_ignore_file_takes_nothing_in_again(folder: Path) -> None:
 
 
 def test_a_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward_jupyter.files.choice._MOST", 3)
+    monkeypatch.setitem(choose.__globals__, "_MOST", 3)
     with pytest.raises(UsageError, match=r"^--sync .: the folder has more than 3 files. Name a smaller one"):
         choose(Asked(sync=(".",)), str(folder))
