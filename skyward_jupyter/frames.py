@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionTy
 from typing import Any
 
 from skyward.wire.failure import Frame
-from skyward.wire.frames import FrameCode, FrameState, NodeValue
+from skyward.wire.frames import FrameState, NodeValue
 
 __all__ = ["TracebackMaker", "is_of_node"]
 
@@ -63,12 +63,13 @@ class TracebackMaker:
                 return self._whole(frame, frame.state, following)
             except Exception:  # odd code must not hide what it raised
                 pass
-        made = _frame(_empty_code(frame.filename, frame.function, frame.line), {_MARK: self._node}, {}, self._node)
+        filename = self._file(frame.filename, frame.line, [f"{frame.text}\n"] if frame.text else [])
+        made = _frame(_empty_code(filename, frame.function, frame.line), {_MARK: self._node}, {}, self._node)
         return TracebackType(following, made, made.f_lasti, frame.line)
 
     def _whole(self, frame: Frame, state: FrameState, following: TracebackType | None) -> TracebackType:
         """An entry with the code and the variables of its frame."""
-        filename = self._file(frame.filename, state.code)
+        filename = self._file(frame.filename, state.code.first_line, state.code.lines)
         code = state.code.load()
         lasti = None if code is None else state.lasti
         if code is None:
@@ -90,18 +91,18 @@ class TracebackMaker:
             found[name] = self._names[name] if is_here and name in self._names else value
         return found
 
-    def _file(self, filename: str, code: FrameCode) -> str:
+    def _file(self, filename: str, first_line: int, lines: list[str]) -> str:
         """The name under which the source of a frame is known here: another one, where this machine has other lines."""
-        lines, start = code.lines, code.first_line - 1
+        place = slice(first_line - 1, first_line - 1 + len(lines))
         if not lines or _is_interactive(filename):
             return filename
         linecache.checkcache(filename)
-        if linecache.getlines(filename)[start : start + len(lines)] == lines:
+        if [*map(str.strip, linecache.getlines(filename)[place])] == [*map(str.strip, lines)]:
             return filename
         there = f"node-{self._node}:{filename}"
         known = linecache.getlines(there)
-        known += ["\n"] * (start + len(lines) - len(known))
-        known[start : start + len(lines)] = lines
+        known += ["\n"] * (place.stop - len(known))
+        known[place] = lines
         linecache.cache[there] = (sum(map(len, known)), None, known, there)
         return there
 
@@ -165,6 +166,8 @@ def _frame(code: CodeType, own: dict[str, Any], variables: dict[str, Any], node:
 def _empty_code(filename: str, function: str, line: int) -> CodeType:
     """Code that stands for what could not be sent, or was not."""
     code = compile("", filename, "exec").replace(co_name=function, co_qualname=function)
+    if function != "<module>":
+        code = code.replace(co_firstlineno=line)  # where the function begins is not known
     return code.replace(co_linetable=_located(code, line))
 
 

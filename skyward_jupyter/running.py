@@ -11,14 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from skyward.control.offered import provider_config
 from skyward.errors import UsageError
 from skyward.kept import open_with
+from skyward.reporting.screen import screen
 from skyward.wire.notebook import Side, unpack_shared
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.footer import footer_of
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
+from skyward_jupyter.manifest import SHOWN_FROM
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted
 from skyward_jupyter.progress import Progress, meter, opening
@@ -26,6 +31,7 @@ from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
+from skyward_jupyter.stopping import meanwhile
 from skyward_jupyter.tape import Tape
 from skyward_jupyter.tracebacks import as_of_the_cell
 
@@ -65,6 +71,7 @@ class CellRunner:
         self._pools = pools
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
+        self._taken = Taken()
         here = ref(shell)
         open_with(lambda packed: _opened_in(here(), packed))
 
@@ -81,16 +88,21 @@ class CellRunner:
         """
         code = self._analyse(raw, options)
         self._pools.check(options.pool, options.asked)
+        trip = self._trip(options)
         sent = self._capture(code, options, settings)
+        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        if sent.manifest.worth_showing and not options.quiet:
+        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
+        if is_large and not options.quiet:
             self._publish(sent.manifest)
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        return self._send(compute, code, sent, options, settings, raw)
+        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        sent = replace(sent, request=replace(sent.request, files=files))
+        return self._send(compute, code, sent, options, settings, raw, trip)
 
     def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
         """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
@@ -171,6 +183,11 @@ class CellRunner:
             keep_for=options.keep_for,
         )
 
+    def _trip(self, options: "CellOptions") -> Trip:
+        """The files of a cell."""
+        asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
+        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
+
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""
         self._publish(sent.manifest)
@@ -185,7 +202,14 @@ class CellRunner:
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
-        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
+        self,
+        compute: "Compute",
+        code: CellCode,
+        sent: Capture,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        trip: Trip,
     ) -> Any:
         if options.keep and compute.options.worker.resolved_executor == "process":
             raise UsageError(
@@ -193,7 +217,7 @@ class CellRunner:
                 "which keep nothing. Use a pool whose executor is 'thread', which is the default."
             )
         started = time.monotonic()
-        shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
+        shape = _shape(options)
         runs: list[Run[Any]] = []
 
         def text() -> str:
@@ -205,13 +229,13 @@ class CellRunner:
         sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, names_node)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
-            for pending in pendings:
+            for pending in sent.pendings:
+                pending = replace(pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace)
                 compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
@@ -235,16 +259,29 @@ class CellRunner:
                     sink.refresh()
             with footer:
                 value = cell.collect()
-            if shape == "map":
-                return [] if not runs and code.shows_value else value
-            self._remember(value)  # it was displayed already
-            return None
         except KeyboardInterrupt:
-            raise interrupted(cell.stop(settings.interrupt_grace)) from None
+            value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+        if shape == "map":
+            return [] if not runs and code.shows_value else value
+        self._remember(value)  # it was displayed already
+        return None
+
+    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
+
+        Raises:
+            KeyboardInterrupt: it was stopped; what it had assigned is bound.
+            BaseException: what the cell raised.
+        """
+        grace = settings.interrupt_grace
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
+        if stop.ended and not any(run.is_stream for run in cell.runs):
+            return cell.collect()
+        raise interrupted(cell.salvage(stop)) from None
 
     def _remember(self, value: object) -> None:
         """Let `_` and `Out` have the value of the cell, as of any cell."""
@@ -284,7 +321,7 @@ class CellRunner:
         """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
-            sys.stdout.write(f"{data['text/plain']}\n")
+            screen.put("stdout", f"{data['text/plain']}\n", self)
         elif data:
             self._shell.display_pub.publish(data=data, metadata=metadata)
 
@@ -303,6 +340,16 @@ def _opened_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     return unpack_shared(packed, Side({} if shell is None else shell.user_ns, is_home=True))
 
 
+def _shape(options: "CellOptions") -> Shape:
+    return "map" if options.map is not None else "all" if options.on == "all" else "single"
+
+
+def _shares_files(compute: "Compute") -> bool:
+    """Whether all nodes of a pool have the files of this machine."""
+    specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
+    return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
+
+
 def _refuse_stream(options: "CellOptions") -> None:
     given = {"--map": options.map is not None, "--on all": options.on == "all", "--noblock": options.noblock}
     for option, is_given in given.items():
@@ -319,4 +366,4 @@ def _blank_lines(raw: str) -> int:
 
 
 def _notify(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
+    screen.put("stderr", f"{sentence}\n", _notify)

@@ -16,6 +16,8 @@ from skyward_jupyter.frames import is_of_node
 
 __all__ = ["Tracebacks", "as_of_the_cell", "with_cell_names"]
 
+_OURS = frozenset({"skyward", "skyward_jupyter", "skyward_kernel"})
+
 _FILE = re.compile(r'File "([^"\n]+)", line ')
 
 _OF_THE_CELL = "__skyward_of_the_cell__"
@@ -80,7 +82,7 @@ def shown_traceback(error: BaseException) -> TracebackType | None:
     if first is None:
         return error.__traceback__
     here = entries[:first]
-    ours = next((place for place, entry in enumerate(here) if _package(entry).startswith("skyward")), len(here))
+    ours = next((place for place, entry in enumerate(here) if _package(entry) in _OURS), len(here))
     del here[ours:]
     by_magic = len(here) > 1 and _package(here[-1]) == "IPython"
     while len(here) > 1 and _package(here[-1]) == "IPython":

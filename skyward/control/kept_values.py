@@ -75,10 +75,10 @@ class KeptValues:
             node.tell(ForgetValues(effect.keys))
             node.flush()
 
-    def task_failed(self, task: int) -> None:
-        """Release what a task has kept that will return no handle of it."""
+    def task_failed(self, task: int, left: Sequence[str] = ()) -> None:
+        """Release what a task has kept that returns no handle of it; `left`: what it has left, as it was stopped."""
         entries = self._control().kept.entries.values()
-        if keys := tuple(entry.key for entry in entries if entry.task == task):
+        if keys := tuple(entry.key for entry in entries if entry.task == task and entry.key not in left):
             self._tell(plane.Release(keys))
 
     def close(self) -> None:

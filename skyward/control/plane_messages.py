@@ -99,6 +99,9 @@ type TaskMessage = (
     | tasks.Stored
     | tasks.Dropped
     | tasks.Ended
+    | tasks.Withheld
+    | tasks.Released
+    | tasks.Holding
     | tasks.Overdue
     | tasks.Cancel
     | tasks.Abandon

@@ -16,6 +16,7 @@ __all__ = [
     "Effect",
     "Ended",
     "Found",
+    "Holding",
     "Member",
     "Message",
     "NodeDraining",
@@ -25,6 +26,7 @@ __all__ = [
     "Outcome",
     "Overdue",
     "Recall",
+    "Released",
     "Requeue",
     "Send",
     "Settle",
@@ -33,6 +35,7 @@ __all__ = [
     "Stored",
     "Submitted",
     "Tick",
+    "Withheld",
 ]
 
 # Messages.
@@ -180,6 +183,30 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """A task could not be sent to its node, since what it takes was lost: it waits for `Released`, without a slot."""
+
+    task: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A task that was withheld can be sent. `broken`: it ends with an error, since what it takes cannot be had."""
+
+    task: int
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A node has so many results that are nowhere else, so that it is not to be given back as empty."""
+
+    rank: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The caller wants these tasks no more."""
 
@@ -214,6 +241,9 @@ type Message = (
     | Stored
     | Dropped
     | Ended
+    | Withheld
+    | Released
+    | Holding
     | Cancel
     | Abandon
     | Tick

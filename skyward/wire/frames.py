@@ -66,6 +66,8 @@ _ATOMS = frozenset(
 )
 """Types whose values travel as they are."""
 
+_TEXTS = frozenset({str, bytes})
+
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
 
 _HIDES = frozenset({"__tracebackhide__", "__debuggerskip__"})
@@ -191,7 +193,7 @@ class FrameRecorder:
         self._node = node
         self._known = known
         self._codes: dict[tuple[int, int], FrameCode] = {}
-        self._kept: list[CodeType] = []
+        self._functions: dict[int, list[str]] = {}
         self._left = _UNITS
         self._until = clock.monotonic() + _SECONDS
         self._repr = _ShortRepr()
@@ -224,7 +226,7 @@ class FrameRecorder:
         else:
             variables = dict(frame.f_locals)
             named = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
-            used = {name: value for name, value in named.items() if is_users or not isinstance(value, _FUNCTIONS)}
+            used = {name: value for name, value in named.items() if is_users or not _is_by_name(value)}
         return FrameState(
             self._code(frame, traceback.tb_lineno),
             traceback.tb_lasti,
@@ -237,7 +239,7 @@ class FrameRecorder:
     def _code(self, frame: FrameType, line: int) -> FrameCode:
         code = frame.f_code
         start, block = self._block(frame, line)
-        key = id(code), start
+        key = id(code), start  # the code lives as long as the exception
         found = self._codes.get(key)
         if found is None:
             data = marshal.dumps(code.replace(co_consts=(None,) * len(code.co_consts)))
@@ -248,7 +250,6 @@ class FrameRecorder:
                 start,
                 zlib.compress(source.encode("utf-8", "surrogatepass")) if source else b"",
             )
-            self._kept.append(code)  # so that its identity stays its own
         return found
 
     def _block(self, frame: FrameType, line: int) -> tuple[int, list[str]]:
@@ -259,10 +260,9 @@ class FrameRecorder:
         linecache.lazycache(code.co_filename, frame.f_globals)
         lines = linecache.getlines(code.co_filename)
         if code.co_name != "<module>":
-            try:
-                block = inspect.getblock(lines[code.co_firstlineno - 1 :])
-            except (SyntaxError, TokenError):  # the file has changed since it was imported
-                block = []
+            block = self._functions.get(id(code))
+            if block is None:
+                block = self._functions[id(code)] = _function_at(lines, code.co_firstlineno)
             if len(block) <= _LONGEST_BLOCK:
                 return code.co_firstlineno, block
         first = max(1, line - _AROUND)
@@ -277,26 +277,28 @@ class FrameRecorder:
                 found[name] = self._value(variables[name], 0)
         return found
 
-    def _value(self, value: object, depth: int) -> Any:
+    def _value(self, value: Any, depth: int) -> Any:
         """Return what is sent of a value."""
-        kind = type(value)
-        plain = _is_plain(value)
-        if plain and not isinstance(value, (str, bytes)):
+        try:
+            return self._looked_at(value, depth)
+        except Exception:  # an object may do anything when it is looked at
+            return NodeValue("object", "", self._node)
+
+    def _looked_at(self, value: Any, depth: int) -> Any:
+        kind, is_plain = type(value), _is_plain(value)
+        if is_plain and kind not in _TEXTS:
             return value
         self._left -= 16
         if self._left <= 0 or clock.monotonic() > self._until:
             return NodeValue(_name(kind), "", self._node)
-        if plain:
-            self._left -= len(value)  # type: ignore[arg-type]  # a string
+        if is_plain:
+            self._left -= len(value)
             return value
         if kind in _CONTAINERS and depth < _MAX_DEPTH:
             found = self._container(value, depth)
             if found is not None:
                 return found
-        try:
-            return self._described(value, depth)
-        except Exception:  # an object may do anything when it is looked at
-            return NodeValue("object", "", self._node)
+        return self._described(value, depth)
 
     def _container(self, value: Any, depth: int) -> Any:
         """Return a container with what is sent of its items; None where it is too long, or its keys cannot be sent."""
@@ -322,19 +324,32 @@ class FrameRecorder:
         return NodeValue(_name(type(value)), text, self._node, attributes, _pickled_array(value))
 
 
-def _is_plain(value: object) -> bool:
+def _function_at(lines: list[str], first: int) -> list[str]:
+    """The lines of the function that begins at number `first` of `lines`; none where there is none."""
+    try:
+        return inspect.getblock(lines[first - 1 :])
+    except (SyntaxError, TokenError):  # the file has changed since it was imported
+        return []
+
+
+def _is_plain(value: Any) -> bool:
     """Return whether a value travels as it is."""
     kind = type(value)
-    if isinstance(value, (str, bytes)):
-        return kind in (str, bytes) and len(value) <= _MAX_TEXT
-    if isinstance(value, int):
-        return kind in _ATOMS and abs(value) < _LONG_INT
+    if kind in _TEXTS:
+        return len(value) <= _MAX_TEXT
+    if kind is int:
+        return bool(abs(value) < _LONG_INT)
     return kind in _ATOMS and getattr(value, "tzinfo", None) is None
+
+
+def _is_by_name(value: object) -> bool:
+    """Return whether a value is a function, class or module. Its own `__class__` is not asked: it may refuse."""
+    return issubclass(type(value), _FUNCTIONS)
 
 
 def _attributes(value: object) -> dict[str, Any]:
     """The attributes that an object keeps itself."""
-    if isinstance(value, _FUNCTIONS):
+    if _is_by_name(value):
         return {}
     try:
         own = object.__getattribute__(value, "__dict__")

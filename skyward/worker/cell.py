@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
+from skyward.files.request import FilesRequest, FilesResult
 from skyward.shelf import KEEP_FOR
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
@@ -24,7 +25,9 @@ from skyward.worker import figures
 from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.execute import Interrupted
 from skyward.worker.failing import recorder_for
+from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
@@ -42,8 +45,8 @@ __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 if TYPE_CHECKING:
     from types import FunctionType
 
-_ENDINGS = (Exception, SystemExit, asyncio.CancelledError)
-"""What may end a cell and leave what it has bound; not an interrupt."""
+_ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What may end a cell and leave what it has bound."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -67,6 +70,7 @@ class CellRequest:
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
+        files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
         keep: names whose values the node keeps, see `skyward.worker.keeping`.
         keep_for: seconds after their last use in which scaling down does not take the node.
     """
@@ -85,6 +89,7 @@ class CellRequest:
     definitions: tuple[str, ...] = ()
     in_place: bool = True
     shows: bool = True
+    files: FilesRequest | None = None
     keep: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
 
@@ -98,6 +103,7 @@ class CellResult:
         failure: the exception that ended it, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
+        files: the files that it left.
         kept: names whose values its node keeps from now on.
     """
 
@@ -105,6 +111,7 @@ class CellResult:
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
+    files: FilesResult | None = None
     kept: tuple[str, ...] = ()
 
 
@@ -114,27 +121,31 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
     An exception of the cell is part of the result, because what was assigned before it comes back too.
     """
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            cell.execute(program)
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            return cell.result(error)
-    return cell.result()
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                cell.execute(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
 def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
     """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            yield from cell.elements(program)
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            return cell.result(error)
-    return cell.result()
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                yield from cell.elements(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
 class _Cell:
@@ -150,6 +161,7 @@ class _Cell:
         self.namespace["get_ipython"] = lambda: shell
         self.namespace["display"] = display
         self.side = Side(self.namespace, salt=request.run)
+        self.files = CellFiles(request.files, request.run, self.node)
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
@@ -165,11 +177,32 @@ class _Cell:
             try:
                 yield
             finally:
+                self.files.leave()
                 figures.close_figures(self._figures)
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """A context in which a cell that is told to stop leaves what it has bound by then."""
+        try:
+            yield
+        except Interrupted as stop:
+            if self._task is not None and self._task.leaves:
+                stop.left = self._left
+            raise
+
+    def raise_if_stopped(self, error: BaseException) -> None:
+        """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
+        if isinstance(error, KeyboardInterrupt) and self._task is not None and self._task.is_stopped:
+            raise error if isinstance(error, Interrupted) else Interrupted() from None
+
+    def _left(self) -> CellResult:
+        with as_main(self.namespace):
+            return self.result()
 
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
+        self.files.enter()
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
@@ -183,6 +216,8 @@ class _Cell:
         renew_names(self.side)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        if self._task is not None:
+            self._task.leaves = True
         return program
 
     def execute(self, program: Program) -> None:
@@ -243,7 +278,8 @@ class _Cell:
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
-            return CellResult(found, None, self.node, request.definitions, tuple(kept))
+            files = self.files.collect(self.namespace)
+            return CellResult(found, None, self.node, request.definitions, files, tuple(kept))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(
             error,
@@ -253,7 +289,8 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised = failure.type_name
-        return CellResult(found, failure, self.node, request.definitions, tuple(kept))
+        files = self.files.collect(self.namespace)
+        return CellResult(found, failure, self.node, request.definitions, files, tuple(kept))
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""

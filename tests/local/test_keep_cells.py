@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -200,6 +201,22 @@ def test_a_cell_that_fails_keeps_what_it_has_made(notebook: Notebook) -> None:
     ran = notebook("%%sky --keep model\nmodel = Net()\nmodel.step()\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
     assert notebook("%%sky\nprint(model.w)").out == "2\n"
+
+
+def test_a_cell_that_is_stopped_keeps_what_it_has_made(notebook: Notebook, tmp_path: Path, wait_for: Wait) -> None:
+    ran = notebook("%%sky --keep model --timeout 0.5s\nimport time\nmodel = Net()\nmodel.step()\ntime.sleep(60)")
+    assert isinstance(ran.error, sky.TaskTimeoutError)
+    assert notebook("%%sky\nprint(model.w)").out == "2\n"
+    notebook(f"import os, pathlib, time\nfolder = pathlib.Path({str(tmp_path)!r})")
+    handle = notebook(
+        "%%sky --on all --noblock --keep shard\nshard = [1]\n(folder / str(os.getpid())).touch()\ntime.sleep(60)"
+    ).result
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 3, "all nodes to be busy")
+    handle.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        handle.result(20)
+    assert here(notebook, "shard").nodes == (0, 1, 2)
+    assert notebook("%%sky --on 1\nprint(shard)").out == "[1]\n"
 
 
 def test_a_stream_and_a_cell_in_the_background_keep_too(notebook: Notebook) -> None:

@@ -108,6 +108,15 @@ def test_attributes_of_an_object_travel() -> None:
         found.other()
 
 
+def test_a_proxy_that_refuses_to_be_looked_at_does_no_harm() -> None:
+    class Refusing:
+        @property  # type: ignore[misc]  # as a proxy does outside of what it stands for
+        def __class__(self) -> Any:
+            raise RuntimeError("not now")
+
+    assert repr(sent(Refusing())).startswith("<tests.unit.test_wire_frames.test_a_proxy")
+
+
 def test_a_value_that_contains_itself_ends_somewhere() -> None:
     value: list[Any] = [1]
     value.append(value)

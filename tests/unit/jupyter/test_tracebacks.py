@@ -1,6 +1,6 @@
 """Errors of cells look as those of the notebook's own cells, and its debugger can look into them."""
 
-import linecache
+import inspect
 import re
 import sys
 import traceback
@@ -295,31 +295,41 @@ def test_no_code_of_the_cell_runs_when_its_frames_are_made(notebook: Notebook) -
     assert sys.gettrace() is None or "coverage" in repr(sys.gettrace())
 
 
+@pytest.mark.parametrize("now", ["# written anew\n\n\n\n\n# another line\n", None])
+@pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_library_that_is_another_one_here_shows_the_lines_of_the_node(
-    notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: str | None, is_recorded: bool
 ) -> None:
+    monkeypatch.delitem(sys.modules, "sky_other", raising=False)
     path = tmp_path / "site-packages" / "sky_other.py"
     path.parent.mkdir()
     path.write_text("import math\n\n\ndef work(x):\n    # as it is on the node\n    return math.sqrt(x)\n")
     monkeypatch.syspath_prepend(path.parent)
     result = _result_of(notebook, f"{SPACE}work(-1)", "from sky_other import work")
-    path.write_text("# written anew\n\n\n\n\n# another line\n")
-    linecache.checkcache(str(path))
+    if now is None:
+        path.unlink()
+    else:
+        path.write_text(now)
+    if not is_recorded:
+        result = _without_states(result)
     error = _error_of(notebook, result)
     lines = "\n".join(notebook.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, 0))
-    assert f"File node-0:{path}:6, in work(x)" in lines
-    assert "# as it is on the node" in lines
+    assert f"File node-0:{path}:6, in work" in lines
+    assert "----> 6 " in lines
+    assert "return math.sqrt(x)" in lines
+    assert ("# as it is on the node" in lines) is is_recorded
     assert "another line" not in lines
 
 
 def test_frames_without_their_code_show_file_line_and_function(notebook: Notebook) -> None:
     result = _result_of(notebook, f"{SPACE}divide(1)")
-    assert result.failure is not None
-    (link,) = result.failure.chain
-    bare = tuple(Frame(each.filename, each.line, each.function, each.text) for each in link.frames)
-    error = _error_of(notebook, replace(result, failure=Failure((replace(link, frames=bare),), 0)))
+    error = _error_of(notebook, _without_states(result))
     named = [(each.lineno, each.name, each.line) for each in traceback.extract_tb(error.__traceback__)]
     assert named == [(6, "<module>", "divide(1)"), (5, "divide", "return y / 0")]
+    (cell, function) = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert (cell.f_lineno, function.f_lineno) == (6, 5)
+    lines, first = inspect.getsourcelines(function)
+    assert lines[function.f_lineno - first].strip() == "return y / 0"
 
 
 def test_code_of_another_python_is_not_loaded(notebook: Notebook) -> None:
@@ -334,6 +344,13 @@ def test_code_of_another_python_is_not_loaded(notebook: Notebook) -> None:
     error = _error_of(notebook, replace(result, failure=Failure((replace(link, frames=tuple(foreign)),), 0)))
     _, function = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert (function.f_code.co_name, function.f_lineno, function.f_locals["y"]) == ("divide", 5, 2)
+
+
+def _without_states(result: CellResult) -> CellResult:
+    assert result.failure is not None
+    (link,) = result.failure.chain
+    bare = tuple(Frame(each.filename, each.line, each.function, each.text) for each in link.frames)
+    return replace(result, failure=Failure((replace(link, frames=bare),), 0))
 
 
 def _result_of(notebook: Notebook, source: str, *before: str) -> CellResult:
