@@ -13,6 +13,7 @@ from skyward.control.streams import Feeder, StreamBuffer, feeder
 from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.placement import Several
 from skyward.specs import Options
 from skyward.wire.arguments import StreamMarker
 from skyward.wire.code import PreparedCode, prepare_code
@@ -68,8 +69,8 @@ class Dispatcher:
         origin = current_origin.get()
         return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin)
 
-    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
-        """Send a task to every node.
+    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]], where: Several) -> None:
+        """Send a task to several nodes.
 
         Args:
             runs: what follows the broadcast is added to it before any task is sent.
@@ -94,7 +95,7 @@ class Dispatcher:
         def done(ended: dict[int, Work]) -> None:
             _collect(future, ended)
 
-        broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name)
+        broadcast = BroadcastWork(make, done, members, future.set_exception, where, pending.needs, template.code.name)
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
         future.parts = lambda: [work.future for work in tuple(members.values())]
         runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))

@@ -205,11 +205,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--on",),
         "on",
-        "where to run: on one node, on all, on the head, or on the node of that rank",
+        "where to run: on one node, on all, on the head, on the nodes of these ranks, or of a group of the pool",
         "cell",
-        "one|all|head|N",
+        "one|all|head|RANKS|GROUP",
         reading.place,
-        "one, all, head or the rank of a node",
+        "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group",
         ("one", "all", "head"),
     ),
     Option(
@@ -239,7 +239,7 @@ OPTIONS: tuple[Option, ...] = (
         reading.capabilities,
         "names, such as gpu,highmem",
     ),
-    Option(("--by-node",), "by_node", "with --on all: a section of output for each node, the head's first"),
+    Option(("--by-node",), "by_node", "with several nodes: a section of output for each node, the head's first"),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(
         ("--timeout",),

@@ -58,6 +58,11 @@ class CellOptions:
     help: bool = False
 
     @property
+    def on_several(self) -> bool:
+        """Whether it runs on several nodes, so that its names become lists."""
+        return not isinstance(self.on, int) and self.on not in ("one", "head")
+
+    @property
     def needs(self) -> Needs:
         """What the cell asks of a node."""
         return Needs(self.resources, self.capabilities)
@@ -188,7 +193,7 @@ def _check_together(options: CellOptions) -> None:
         asks = "--resources" if options.resources else "--capabilities"
         text = f"{asks} asks for any node that fits, so it does not go with --on: leave one out."
         raise OptionError(text, [asks, "--on"], [str(options.on)])
-    if options.by_node and options.on != "all":
+    if options.by_node and not options.on_several:
         text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
         raise OptionError(text, ["--by-node"])
     if not options.capture and options.inputs is not None:

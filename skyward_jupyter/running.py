@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
+from skyward.placement import target_of
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.footer import footer_of
@@ -70,6 +71,7 @@ class CellRunner:
         """
         code = self._analyse(raw, options)
         self._pools.check(options.pool, options.asked)
+        self._check_place(options)
         sent = self._capture(code, options, settings)
         if options.dry_run:
             self._explain(sent, options)
@@ -80,6 +82,12 @@ class CellRunner:
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
         return self._send(compute, code, sent, options, settings, raw)
+
+    def _check_place(self, options: "CellOptions") -> None:
+        """Check that the group of `--on` is there, before a pool is opened for it."""
+        compute = self._pools.find(options.pool)
+        groups = self._pools.plan(options.pool, options.asked).get("groups") if compute is None else compute.groups
+        target_of(options.on, options.pool, groups or ["default"])
 
     def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
         """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
@@ -140,8 +148,8 @@ class CellRunner:
             holds=(lambda _: ()) if pool is None else pool.holds,
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
-            in_place=options.on != "all",
-            is_next=options.map is None and options.on != "all" and not options.noblock,
+            in_place=not options.on_several,
+            is_next=options.map is None and not options.on_several and not options.noblock,
         )
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
@@ -161,7 +169,7 @@ class CellRunner:
         self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
     ) -> Any:
         started = time.monotonic()
-        shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
+        shape: Shape = "map" if options.map is not None else "all" if options.on_several else "single"
         runs: list[Run[Any]] = []
 
         def text() -> str:
@@ -266,7 +274,7 @@ class CellRunner:
 
 
 def _refuse_stream(options: "CellOptions") -> None:
-    given = {"--map": options.map is not None, "--on all": options.on == "all", "--noblock": options.noblock}
+    given = {"--map": options.map is not None, "--on": options.on_several, "--noblock": options.noblock}
     for option, is_given in given.items():
         if is_given:
             raise UsageError(

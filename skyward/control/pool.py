@@ -16,6 +16,7 @@ from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.alarm import Alarm
+from skyward.control.choosing import chosen_ranks, no_node
 from skyward.control.clustering import Clustering
 from skyward.control.deadlock import DeadlockDetector
 from skyward.control.decisions import DecisionEvent
@@ -236,8 +237,7 @@ class Pool:
             return
         ready = self._ready()
         if target is not None and target not in ready.reconciler.book.seats:
-            known = ", ".join(map(str, sorted(ready.reconciler.book.seats))) or "none"
-            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {known}.")
+            error = no_node(self.name, [target], ready.reconciler.book)
             for work in works:
                 settle(work, error)
             return
@@ -250,13 +250,19 @@ class Pool:
             self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs))
 
     def broadcast(self, work: BroadcastWork) -> None:
-        """Send a task to every node there is, and to those that join while it runs."""
+        """Send a task to every node there is, and to those that join while it runs; or only to the nodes it is for."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
-        work.number = self._ready().tasks.number()
+        ready = self._ready()
+        try:
+            ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
+        except UsageError as error:
+            work.refuse(error)
+            return
+        work.number = ready.tasks.number()
         self._broadcasts[work.number] = work
-        self._tell(tasks.Broadcast(work.number, work.needs))
+        self._tell(tasks.Broadcast(work.number, work.needs, ranks))
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""

@@ -57,10 +57,14 @@ class Broadcast:
 
     The nodes there are at the start share the data among them; those that join later find their share empty. Where
     there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out.
+
+    Attributes:
+        ranks: the only nodes that it is for, up or on their way; None for every node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
+    ranks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from skyward.control.forked import refuse_forked
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.errors import RemoteError, TaskCancelledError
+from skyward.placement import Several
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
@@ -223,12 +224,14 @@ class Work:
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
     """A broadcast of a function of this `name`: makes the work of each member, and collects them. `done` is called with
-    the members, by rank.
+    the members, by rank; `refuse` with what is wrong, where nothing of it can be sent.
     """
 
     make: Callable[[], Work]
     done: Callable[[dict[int, Work]], None]
     members: dict[int, Work]
+    refuse: Callable[[Exception], None]
+    where: Several
     needs: Needs = NOTHING
     name: str = ""
     number: int = 0

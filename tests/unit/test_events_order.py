@@ -16,6 +16,7 @@ from skyward.control.booting import Boots
 from skyward.control.observing import Observer
 from skyward.control.work import BroadcastWork, TaskFuture, Work
 from skyward.events.bus import EventBus
+from skyward.placement import Several
 from skyward.scaling.snapshot import Group
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Payload
@@ -90,7 +91,9 @@ class Observed(World):
         if isinstance(message, tasks.Submitted):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
-            self.broadcasts[message.broadcast] = BroadcastWork(lambda: self.work(0), lambda _: None, {}, name="all")
+            self.broadcasts[message.broadcast] = BroadcastWork(
+                lambda: self.work(0), lambda _: None, {}, lambda _: None, Several(), name="all"
+            )
         effects = super().tell(message)
         self.observer.told(message, effects, self.now)
         for effect in effects:

@@ -71,7 +71,8 @@ class FakeCompute:
     def __init__(self, *, name: str, **fields: Any) -> None:
         resolved = resolve_groups((), None, fields, name)
         self.options = resolved.options
-        self.spec = resolved.groups["default"][0]
+        self.groups = resolved.groups
+        self.spec = next(iter(resolved.groups.values()))[0]
         self.name = name
         self.fields = fields
         self.nodes = self.spec.nodes
@@ -133,17 +134,19 @@ class FakeCompute:
     def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any]) -> FakeRun:
         self.sent.append((pending, on))
 
+        ranks = list(range(self.nodes.min)) if on == "all" else None if isinstance(on, (int, str)) else list(on)
+
         def call() -> Any:
             caught = io.StringIO()
             with redirect_stdout(caught):
                 value = pending.fn(*pending.args, **pending.kwargs)
             sink.output(0, "stdout", caught.getvalue())
-            return [value] * self.nodes.min if on == "all" else value
+            return value if ranks is None else [value] * len(ranks)
 
         if pending.fn.__name__ == "stream_cell":
             run = FakeRun(lambda: None, [0], iter(pending.fn(*pending.args)))
         else:
-            run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
+            run = FakeRun(call, ranks or [0], hold=self.hold)
         self.runs.append(run)
         runs.append(run)
         return run

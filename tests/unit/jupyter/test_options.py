@@ -14,6 +14,8 @@ from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit
 
+PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
+
 
 def test_nothing_given_is_the_defaults() -> None:
     assert parse_cell("") == CellOptions()
@@ -66,6 +68,12 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--on head", "on", "head"),
         ("--on 3", "on", 3),
         ("--on 0", "on", 0),
+        ("--on 2,0", "on", (0, 2)),
+        ("--on 0:3", "on", (0, 1, 2)),
+        ("--on 5,0:2", "on", (0, 1, 5)),
+        ("--on 2:3", "on", (2,)),
+        ("--on gpu", "on", "gpu"),
+        ("--on ALL", "on", "all"),
         ("--map xs", "map", "xs"),
         ("--resources CPU=4,GPU=0.5", "resources", {"CPU": 4, "GPU": 0.5}),
         ("--resources ' GPU = 1 '", "resources", {"GPU": 1}),
@@ -151,8 +159,12 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--concurrency 0", "--concurrency takes a whole number from 1 on, but got '0'."),
         ("--concurrency 1.5", "--concurrency takes a whole number from 1 on, but got '1.5'."),
         ("--executor fork", "--executor takes auto, thread or process, but got 'fork'."),
-        ("--on some", "--on takes one, all, head or the rank of a node, but got 'some'."),
-        ("--on -1", "--on takes one, all, head or the rank of a node, but got '-1'."),
+        ("--on -1", f"--on takes {PLACES}, but got '-1'."),
+        ("--on 2:2", f"--on takes {PLACES}, but got '2:2'."),
+        ("--on 0,x", f"--on takes {PLACES}, but got '0,x'."),
+        ("--on 0:99999999999", f"--on takes {PLACES}, but got '0:99999999999'."),
+        ("--map xs --on 0,1", "--map spreads the elements over the nodes, so it does not go with --on: leave one out."),
+        ("--by-node --on 0", "--by-node is about the output of several nodes: write --on all too, or leave it out."),
         ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
         ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),
         ("--timeout 0", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '0'."),
