@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.errors import UsageError
 from skyward.placement import target_of
+from skyward.values import FrozenMap
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.footer import footer_of
@@ -70,6 +71,8 @@ class CellRunner:
             BaseException: what the cell raised.
         """
         code = self._analyse(raw, options)
+        if code.packages:
+            options = self._with_packages(options, code.packages)
         self._pools.check(options.pool, options.asked)
         self._check_place(options)
         sent = self._capture(code, options, settings)
@@ -82,6 +85,26 @@ class CellRunner:
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
         return self._send(compute, code, sent, options, settings, raw)
+
+    def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":
+        """`options` as if the packages of a `%pip install` in the cell were asked for with `--pip`.
+
+        Raises:
+            UsageError: the pool is open, and does not have one of them.
+        """
+        compute = self._pools.find(options.pool)
+        path = "image.pip"
+        planned = self._pools.plan(options.pool, options.asked)
+        there: Sequence[str] = planned.get(path, ()) if compute is None else compute.spec.image.pip
+        if compute is not None and (missing := [name for name in packages if name not in there]):
+            raise UsageError(
+                f"%pip install {' '.join(missing)}: pool {options.pool!r} is open without it, and packages are "
+                f"installed when a pool opens: close it with `%sky down {options.pool}` and run this cell again."
+            )
+        if compute is not None and path not in options.asked:
+            return options
+        asked = {**options.asked, path: tuple(dict.fromkeys((*there, *packages)))}
+        return replace(options, asked=FrozenMap(asked))
 
     def _check_place(self, options: "CellOptions") -> None:
         """Check that the group of `--on` is there, before a pool is opened for it."""

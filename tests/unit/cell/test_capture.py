@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
             "\nprint(zzz)",
             {},
             UsageError,
-            "line 1: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
+            "line 2: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
         ),
         (
             "x = data",
