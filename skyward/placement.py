@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import index
+from typing import Final
 
 from skyward.errors import UsageError
 from skyward.values import closest, shown
 
-__all__ = ["On", "Several", "target_of"]
+__all__ = ["ALL", "On", "Several", "target_of"]
 
 type On = str | int | Iterable[int]
 """One node: "one", "head" or a rank. Several nodes: "all", ranks, or the name of a group of the pool."""
@@ -23,6 +24,10 @@ class Several:
     group: str | None = None
 
 
+ALL: Final = Several()
+"""Every node."""
+
+
 def target_of(on: On, pool: str, groups: Collection[str]) -> int | Several | None:
     """The node, or the nodes, of a task for the pool of that name; None for any one node.
 
@@ -36,7 +41,7 @@ def target_of(on: On, pool: str, groups: Collection[str]) -> int | Several | Non
             case "head":
                 return 0
             case "all":
-                return Several()
+                return ALL
             case _ if on in groups:
                 return Several(group=on)
             case _ if len(groups) > 1:

@@ -321,10 +321,13 @@ class ActsOn:
     Attributes:
         fields: those of `PROVIDER_FIELDS`.
         otherwise: why the others have no effect, as the first half of a sentence.
+        knows_hardware: whether its offers say what accelerators machines have. Then that is shown, and not what a spec
+            asks for, where that has no effect.
     """
 
     fields: frozenset[str]
     otherwise: str
+    knows_hardware: bool = False
 
 
 def acts_on(config: ProviderConfig) -> ActsOn:

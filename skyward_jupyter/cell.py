@@ -11,7 +11,7 @@ from skyward.worker.program import PROVIDED, build
 from skyward_jupyter.names import find_names
 from skyward_jupyter.node_magics import local_magics, magic_of
 
-__all__ = ["CellCode", "analyse", "transform_cell"]
+__all__ = ["CellCode", "analyse", "blank_lines", "transform_cell"]
 
 _EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""
@@ -89,17 +89,18 @@ def transform_cell(raw: str) -> str:
     transform: Callable[[str], str] = (
         import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell
     )
-    above = "\n" * _blank_lines(raw)  # IPython drops them, and tracebacks need the right lines
     source = transform(raw)
-    if source.startswith("get_ipython().run_cell_magic("):
-        magic = next(filter(None, map(magic_of, ast.walk(ast.parse(source)))))
-        if magic.body is not None and magic.name in ("time", "timeit"):
-            source = f"get_ipython().run_cell_magic({magic.name!r}, {magic.line!r}, {transform_cell(magic.body)!r})\n"
-    return above + source
+    if not source.startswith("get_ipython().run_cell_magic("):
+        return source
+    magic = next(filter(None, map(magic_of, ast.walk(ast.parse(source)))))
+    if magic.body is None or magic.name not in ("time", "timeit"):
+        return source
+    body = "\n" * blank_lines(magic.body) + transform_cell(magic.body)
+    return f"get_ipython().run_cell_magic({magic.name!r}, {magic.line!r}, {body!r})\n"
 
 
-def _blank_lines(raw: str) -> int:
-    """How many lines at the start have nothing but white space."""
+def blank_lines(raw: str) -> int:
+    """The number of lines at the beginning that hold nothing; IPython leaves them out."""
     return raw[: len(raw) - len(raw.lstrip())].count("\n")
 
 
@@ -112,8 +113,8 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         first_line: number of the line on which the source starts, for the line numbers of tracebacks.
 
     Raises:
-        SyntaxError: it is not Python.
-        UsageError: it returns, or uses a magic that nodes do not have.
+        SyntaxError: it is not Python, or it returns.
+        UsageError: it uses a magic that nodes do not have.
     """
     source = "\n" * (first_line - 1) + source
     tree = ast.parse(source, filename)

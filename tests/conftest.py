@@ -48,12 +48,14 @@ def pytest_configure() -> None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="sky-test-")
     os.environ["SKYWARD_DATA_DIR"] = str(Path(tempfile.tempdir, "data"))
+    os.environ["SKYWARD_CACHE_DIR"] = str(Path(tempfile.tempdir, "cache"))
     os.environ["SKYWARD_DEFAULTS"] = ""
 
 
 def pytest_unconfigure() -> None:
     own, tempfile.tempdir = tempfile.gettempdir(), None
-    del os.environ["TMPDIR"], os.environ["SKYWARD_DATA_DIR"], os.environ["SKYWARD_DEFAULTS"]
+    for name in ("TMPDIR", "SKYWARD_DATA_DIR", "SKYWARD_CACHE_DIR", "SKYWARD_DEFAULTS"):
+        del os.environ[name]
     shutil.rmtree(own, ignore_errors=True)
 
 

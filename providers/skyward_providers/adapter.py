@@ -322,7 +322,7 @@ def _offer(said: Heartbeat) -> Offer:
     return Offer(said.adapter_id, kind, on_demand_price=said.hourly_price, region="adapter", open_ended=True)
 
 
-_ON_LOCAL = frozenset({"image.includes", "image.excludes", "image.shell_vars", "image.bootstrap_timeout"})
+_ON_LOCAL = SETUP_FIELDS - {"image.apt", "image.skyward_source"}
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:
@@ -330,7 +330,7 @@ def _notes(spec: Spec) -> tuple[str, ...]:
     depends = [path for path in not_acted_on(spec, ActsOn(_ON_LOCAL, "")) if path in SETUP_FIELDS]
     if not depends:
         return ()
-    return (f"Local nodes of an adapter have the packages of this process; not acted on there: {', '.join(depends)}.",)
+    return (f"Local nodes of an adapter run on this machine as it is; not acted on there: {', '.join(depends)}.",)
 
 
 if __name__ == "__main__":

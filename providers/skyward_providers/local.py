@@ -19,6 +19,7 @@ from pathlib import Path
 from skyward import limits
 from skyward.errors import ProvisioningError, SpecError
 from skyward.provider import (
+    SETUP_FIELDS,
     Access,
     ActsOn,
     Cluster,
@@ -32,6 +33,7 @@ from skyward.provider import (
 )
 from skyward.specs import Spec
 from skyward.values import number, seconds, shown, whole
+from skyward_providers.local_gpus import find_gpus
 
 __all__ = ["Local"]
 
@@ -46,9 +48,10 @@ _SHELL = 'cd "$1" && exec "${SHELL:-sh}"'
 class Local:
     """Worker processes on this machine, each on a loopback address and in a working directory of its own.
 
-    They run the interpreter and the packages of the calling process, so the image's `python`, `pip` and `apt` and the
-    spec's hardware are not acted on; the pool says so. What the image includes is copied for each node, and the
-    commands of its `shell_vars` are run once, as the pool opens.
+    They have the interpreter and the packages of the calling process, and what the image's `pip` adds to them, in an
+    environment that is kept for later pools. Where the image asks for another `python`, they have that, and only what
+    the image names. Its `apt` and the spec's hardware are not acted on; the pool says so. What the image includes is
+    copied for each node, and the commands of its `shell_vars` are run once, as the pool opens.
 
     A price, a time to boot and failures can be made up, to see with no account what a pool makes of them.
 
@@ -90,10 +93,11 @@ class Local:
     @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
-        fields = {"image.includes", "image.excludes", "image.shell_vars", "image.bootstrap_timeout"}
+        fields = SETUP_FIELDS - {"image.apt", "image.skyward_source"}
         return ActsOn(
-            frozenset(fields | ({"ttl"} if self.outlives else set())),
-            "Local nodes run on this machine's hardware and packages",
+            fields | ({"ttl"} if self.outlives else set()),
+            "Local nodes run on this machine as it is",
+            knows_hardware=True,
         )
 
     def create_provider(self) -> Provider:
@@ -114,11 +118,15 @@ class _LocalProvider:
     async def offers(self) -> AsyncIterator[Offer]:
         """This machine."""
         machine = platform.machine().lower()
+        gpus = await find_gpus()
         pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
         kind = InstanceType(
             name=platform.node() or "this machine",
             vcpus=os.cpu_count() or 1,
             memory_gb=round(pages * page / 2**30, 1),
+            accelerator=None if gpus is None else gpus.name,
+            accelerator_count=0 if gpus is None else gpus.count,
+            accelerator_memory_gb=None if gpus is None else gpus.memory_gb,
             architecture="arm64" if machine in ("arm64", "aarch64") else "x86_64",
         )
         yield Offer("local", kind, on_demand_price=self._settings.hourly_price, region="local")

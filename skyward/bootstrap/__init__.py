@@ -4,9 +4,10 @@ A `Plan` is everything that a node needs. `script` is the text that makes it so,
 runs commands there, and `Mismatches` tells what differs from this process in the end.
 """
 
+from skyward.bootstrap.client_environment import check_requirements, has_own_environment
 from skyward.bootstrap.compare import Mismatches, modules_in, words_in
 from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events, read_facts
-from skyward.bootstrap.here import HereSetup, set_up_here
+from skyward.bootstrap.here import SharedSetup
 from skyward.bootstrap.includes import Includes, check_includes, collect
 from skyward.bootstrap.plan import Plan, PluginStep, client_settings
 from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
@@ -18,7 +19,6 @@ __all__ = [
     "BootstrapError",
     "Executor",
     "Facts",
-    "HereSetup",
     "Includes",
     "Mismatches",
     "Phase",
@@ -26,17 +26,19 @@ __all__ = [
     "Plan",
     "PluginStep",
     "Ready",
+    "SharedSetup",
     "Source",
     "bootstrap",
     "check_includes",
+    "check_requirements",
     "client_settings",
     "collect",
     "find_source",
+    "has_own_environment",
     "modules_in",
     "read_events",
     "read_facts",
     "script",
-    "set_up_here",
     "words_in",
     "worker_environment",
 ]

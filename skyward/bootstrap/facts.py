@@ -28,7 +28,10 @@ def main(path: str, image_hash: str, *names: str) -> None:
 
 def facts(*names: str) -> str:
     """What `events.Facts` describes, as JSON."""
-    found = {normalised(each.name): each.version for each in distributions() if each.name}
+    found: dict[str, str] = {}
+    for each in distributions():
+        if each.name:
+            found.setdefault(normalised(each.name), each.version)  # the first one is imported
     said = {
         "python": platform.python_version(),
         "executable": sys.executable,

@@ -1,25 +1,33 @@
-"""Setting up a node that is a process on this machine: the files it includes, and the variables that commands compute.
+"""Setting up nodes that are processes on this machine: included files, computed variables, an environment of their own.
 
-Its interpreter and its packages are those of this process, so nothing is installed.
+What the nodes of one image share is made once, while all of them wait for it.
 """
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import tarfile
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from skyward.bootstrap.client_environment import ClientEnvironment, has_own_environment, make_client_environment
+from skyward.bootstrap.events import PhaseEvent
 from skyward.bootstrap.includes import Includes, collect
+from skyward.bootstrap.runner import Executor
 from skyward.errors import NodeStartError
 from skyward.specs.image import Image
 from skyward.specs.variables import check_values
 
-__all__ = ["HereSetup", "set_up_here"]
+__all__ = ["HereSetup", "SharedSetup", "set_up_here"]
+
+type Report = Callable[[PhaseEvent], None]
+type Shell = Callable[[Mapping[str, str]], Executor]
+"""Makes what runs commands on this machine, in an environment of variables."""
 
 _FOLDER = ".includes"
 _LINES = 20
@@ -49,30 +57,94 @@ class _Snapshot:
 
 
 class HereSetup:
-    """What all nodes of one image on this machine have in common, made once."""
+    """What all nodes of one image on this machine have in common.
 
-    def __init__(self, snapshot: _Snapshot | None, variables: Mapping[str, str]) -> None:
+    Attributes:
+        made: their environment; None where it is that of this process.
+    """
+
+    def __init__(
+        self, snapshot: _Snapshot | None, variables: Mapping[str, str], made: ClientEnvironment | None = None
+    ) -> None:
+        self.made = made
         self._snapshot = snapshot
-        self._variables = variables
+        self._variables = {**variables, **made.variables} if made is not None else variables
 
     async def environment(self, directory: Path, image: Image) -> dict[str, str]:
         """Copy the included files below `directory`, the node's own; return the variables for its worker."""
+        told = {"SKYWARD_PIP": json.dumps(image.pip), "SKYWARD_APT": " ".join(image.apt)}
         if self._snapshot is None:
-            return dict(self._variables)
+            return {**self._variables, **told}
         folder = directory / _FOLDER
         await asyncio.to_thread(self._snapshot.copy_to, folder)
         path = self._variables.get("PYTHONPATH", image.env.get("PYTHONPATH"))
-        return {**self._variables, "PYTHONPATH": os.pathsep.join(filter(None, (str(folder), path)))}
+        return {**self._variables, **told, "PYTHONPATH": os.pathsep.join(filter(None, (str(folder), path)))}
 
 
-async def set_up_here(image: Image, search_path: tuple[str, ...]) -> HereSetup:
-    """Read the files that `image` includes, and run the commands of its `shell_vars`.
+class SharedSetup:
+    """The set-up of one image, for all nodes that wait for it. One that failed is tried again for the next node.
+
+    Args:
+        image: what the nodes are to have.
+        search_path: where imports look here.
+        shell: runs commands on this machine.
+        notify: takes the sentences on what differs in the environment that was made.
+    """
+
+    def __init__(
+        self, image: Image, search_path: tuple[str, ...], shell: Shell, notify: Callable[[str], object]
+    ) -> None:
+        self._image = image
+        self._search_path = search_path
+        self._shell = shell
+        self._notify = notify
+        self._waiting: list[Report] = []
+        self._making: asyncio.Task[HereSetup] | None = None
+
+    async def get(self, report: Report) -> HereSetup:
+        """Return it, once it is there; `report` is told of the phases that it goes through until then.
+
+        Raises:
+            SkywardError: as `set_up_here`.
+        """
+        if self._making is None or _has_failed(self._making):
+            self._making = asyncio.get_running_loop().create_task(self._make())
+        self._waiting.append(report)
+        try:
+            return await asyncio.shield(self._making)
+        finally:
+            self._waiting.remove(report)
+
+    async def _make(self) -> HereSetup:
+        setup = await set_up_here(self._image, self._search_path, self._shell, self._report)
+        for sentence in setup.made.notes if setup.made is not None else ():
+            self._notify(sentence)
+        return setup
+
+    def _report(self, event: PhaseEvent) -> None:
+        for report in tuple(self._waiting):
+            report(event)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._making is not None:
+            self._making.cancel()
+            await asyncio.gather(self._making, return_exceptions=True)
+
+
+def _has_failed(task: asyncio.Task[HereSetup]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def set_up_here(image: Image, search_path: tuple[str, ...], shell: Shell, report: Report) -> HereSetup:
+    """Read the files that `image` includes, run the commands of its `shell_vars`, and make its environment.
 
     Later edits of the files change no node of this pool.
 
     Raises:
-        SpecError: an include cannot be sent, or no worker could start with what a command printed.
-        NodeStartError: a command failed, or took longer than `bootstrap_timeout`.
+        SpecError: an include cannot be sent, `pip` has what cannot be installed, or no worker could start with what a
+            command printed.
+        NodeStartError: a command failed, or took longer than `bootstrap_timeout`, or the environment cannot be made.
     """
     snapshot = None
     if image.includes:
@@ -89,7 +161,9 @@ async def set_up_here(image: Image, search_path: tuple[str, ...]) -> HereSetup:
             f"last was that of {name}: {command}"
         ) from None
     check_values("shell_vars", computed)
-    return HereSetup(snapshot, computed)
+    if not has_own_environment(image):
+        return HereSetup(snapshot, computed)
+    return HereSetup(snapshot, computed, await make_client_environment(image, computed, shell, report))
 
 
 async def _output(name: str, command: str, environ: Mapping[str, str]) -> str:

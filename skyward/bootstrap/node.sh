@@ -22,10 +22,11 @@ as_json() {
     sed -e ':a' -e '$!{' -e 'N' -e 'ba' -e '}' -e 's/\n/\\n/g'
 }
 
+# within SECONDS COMMAND...: where the client can kill the process group itself, it does so when the time is over.
 within() {
   seconds=$1
   shift
-  if command -v timeout >/dev/null 2>&1; then timeout -k 10 "$seconds" "$@"; else "$@"; fi
+  if [ -z "$client" ] && command -v timeout >/dev/null 2>&1; then timeout -k 10 "$seconds" "$@"; else "$@"; fi
 }
 
 ready() {
@@ -47,27 +48,45 @@ missing() {
   done
 }
 
+can_lock() { [ -n "$client" ] || command -v flock >/dev/null 2>&1; }
+
+# take_lock OPTION... DESCRIPTOR: as flock(1), which macOS does not have. The lock is that of the open file, so it stays
+# when the program that took it has ended.
+take_lock() {
+  if command -v flock >/dev/null 2>&1; then
+    within "$timeout" flock "$@"
+  else
+    within "$timeout" "$client" -IS -c '
+import fcntl, sys
+kind = fcntl.LOCK_SH if "-s" in sys.argv else fcntl.LOCK_EX
+try:
+    fcntl.flock(int(sys.argv[-1]), kind | (fcntl.LOCK_NB if "-n" in sys.argv else 0))
+except BlockingIOError:
+    sys.exit(1)' "$@"
+  fi
+}
+
 # One bootstrap of an environment at a time. A cut one is waited for while its last command still runs. Descriptor 9
 # is the lock.
 lock() {
-  command -v flock >/dev/null 2>&1 || return 0
+  can_lock || return 0
   exec 9>"$state/lock"
-  flock -n 9 && return 0
+  take_lock -n 9 && return 0
   printf '{"type":"waiting"}\n'
-  within "$timeout" flock 9
+  take_lock 9
 }
 
 # A bootstrap is at work: nothing is taken away that it counts on. Descriptor 8 says so. Where files cannot be locked,
 # nothing is ever taken away.
 enter() {
-  command -v flock >/dev/null 2>&1 || return 0
+  can_lock || return 0
   exec 8<>"$root/lock"
-  within "$timeout" flock -s 8 || :
+  take_lock -s 8 || :
 }
 
 # Once a day, when everybody is served, what nobody has used for long is removed, by a process that nobody waits for.
 leave() {
-  command -v flock >/dev/null 2>&1 || return 0
+  can_lock || return 0
   exec 8>&-
   [ -e "$root/pruned" ] || : >"$root/pruned"
   [ -z "$(find "$root/pruned" -mtime -1)" ] || return 0
@@ -125,7 +144,7 @@ bootstrap() {
     if [ -n "$apt$git" ]; then phase apt "$limit_apt"; else skipped apt; fi
     phase uv "$limit_uv"
     phase deps "$limit_deps"
-    phase skyward "$limit_skyward"
+    if [ -n "$layered" ]; then skipped skyward; else phase skyward "$limit_skyward"; fi
   fi
   if tree_is_there; then skipped includes; else phase includes "$limit_includes"; fi
   if [ -n "$plugins" ]; then phase plugins "$limit_plugins"; else skipped plugins; fi
@@ -185,6 +204,10 @@ installed() {
 }
 
 install_packages() {
+  [ -z "$client" ] || {
+    echo "$* must be installed on this machine first: Skyward installs no system packages on it"
+    return 1
+  }
   command -v apt-get >/dev/null 2>&1 || {
     echo "this machine has no apt-get to install $* with"
     return 1
@@ -239,7 +262,7 @@ fetch_uv_with() {
 }
 
 fetch_uv() {
-  fetch_uv_with "python$minor" || fetch_uv_with python3 || {
+  { [ -n "$client" ] && fetch_uv_with "$client"; } || fetch_uv_with "python$minor" || fetch_uv_with python3 || {
     install_packages python3-venv && fetch_uv_with python3
   } || {
     echo 'uv is not here, and no Python with pip to fetch it: install uv on this machine, or python3 with python3-venv'
@@ -281,6 +304,10 @@ find_python() {
 
 phase_uv() {
   find_uv || fetch_uv
+  if [ -n "$layered" ]; then
+    printf '%s\n' "$client" >"$state/python"
+    return 0
+  fi
   find_python && return 0
   {
     UV_PYTHON_INSTALL_DIR=$root/python "$uv" python install --no-bin "$python" && find_python
@@ -298,6 +325,9 @@ install() {
   "$uv" pip install --python "$env/bin/python" "$@"
 }
 
+# lay begin|finish: has the environment see the packages of the client's own.
+lay() { "$client" -P "$layered" "$1" "$env"/lib/python*/site-packages "$source"; }
+
 phase_deps() {
   if [ -f "$state/deps" ] && [ -x "$env/bin/python" ]; then return 0; fi
   find_uv
@@ -307,7 +337,9 @@ phase_deps() {
   mkdir "$state/project"
   cd "$state/project"
   (umask 077 && project >pyproject.toml && requirements >requirements.txt)
+  [ -z "$layered" ] || lay begin
   install -r pyproject.toml -r requirements.txt
+  [ -z "$layered" ] || lay finish
   : >"$state/deps"
 }
 
@@ -357,7 +389,7 @@ phase_worker() {
 phase_prune() {
   status=0
   "$env/bin/python" -P -m skyward.bootstrap.prune "$root" || status=$?
-  if [ "$status" = 76 ] && [ "$UV_CACHE_DIR" = "$root/cache" ] && find_uv; then
+  if [ "$status" = 76 ] && [ "${UV_CACHE_DIR:-}" = "$root/cache" ] && find_uv; then
     flock -n "$root/lock" "$uv" cache prune --quiet --ci
   fi
 }
@@ -371,7 +403,8 @@ take_settings() {
     export UV_FIND_LINKS="${UV_FIND_LINKS:-$(printf '%s' "$PIP_FIND_LINKS" | tr -s ' ' ',')}"
   [ -z "${PIP_TRUSTED_HOST:-}" ] || export UV_INSECURE_HOST="${UV_INSECURE_HOST:-$PIP_TRUSTED_HOST}"
   [ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
-  export UV_NO_PROGRESS=1 UV_CACHE_DIR="${UV_CACHE_DIR:-$root/cache}"
+  [ -n "$client" ] || export UV_CACHE_DIR="${UV_CACHE_DIR:-$root/cache}" # the client's uv has one already
+  export UV_NO_PROGRESS=1
 }
 
 main() {

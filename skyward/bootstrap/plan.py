@@ -14,7 +14,7 @@ from skyward.bootstrap.source import Source, find_source
 from skyward.errors import SpecError
 from skyward.specs.image import Image, PipIndex
 
-__all__ = ["Plan", "PluginStep", "client_settings"]
+__all__ = ["OnClient", "Plan", "PluginStep", "client_settings"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -26,9 +26,10 @@ _PASSED_ON = frozenset({
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip  # one name a line says no more
 _TAKEN = frozenset({
-    "apt", "began", "begun", "candidate", "clock", "digest", "elapsed", "env", "facts", "git", "image_hash", "lacking",
-    "late", "left", "limit", "logs", "mark", "minor", "name", "names", "package", "plugins", "pyenv", "python", "root",
-    "seconds", "skyward", "state", "status", "timeout", "took", "tree", "uv", "value", "wheel", "wheel_name",
+    "apt", "began", "begun", "candidate", "client", "clock", "digest", "elapsed", "env", "facts", "git", "image_hash",
+    "lacking", "late", "layered", "left", "limit", "logs", "mark", "minor", "name", "names", "package", "plugins",
+    "pyenv", "python", "root", "seconds", "skyward", "source", "state", "status", "timeout", "took", "tree", "uv",
+    "value", "wheel", "wheel_name",
 })  # fmt: skip  # as above
 """Variables of the script itself."""
 
@@ -48,6 +49,23 @@ class PluginStep:
     commands: str
 
 
+@dataclass(frozen=True, slots=True)
+class OnClient:
+    """That an environment is made on the machine of the client. Nothing of its system is changed.
+
+    Attributes:
+        python: the client's interpreter.
+        layered: whether the environment also has the packages of that interpreter.
+        source: the folder that the client imports Skyward from; a layered environment imports it from there.
+        digest: identity of whatever else makes it another environment.
+    """
+
+    python: str
+    layered: bool
+    source: str
+    digest: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The environment to make, and how.
@@ -59,6 +77,7 @@ class Plan:
         settings: environment variables of pip, uv and TLS for the bootstrap: where packages come from. They make no
             other environment, so they are no part of its hash.
         timeout: seconds for all of it.
+        on_client: that it is made on the client's machine; None for any other.
 
     Raises:
         SpecError: a value cannot be used on a node; the message names it.
@@ -76,6 +95,7 @@ class Plan:
     directory: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 300.0
+    on_client: OnClient | None = None
 
     def __post_init__(self) -> None:
         for kind, names in (("env", self.env), ("shell_vars", self.shell_vars), ("settings", self.settings)):
@@ -140,7 +160,7 @@ class Plan:
 
         What is included, where packages come from and what plugins do to the machine are no part of it.
         """
-        made_of = [
+        made_of: list[object] = [
             self.python,
             self.source.requirement,
             self.source.digest,
@@ -151,6 +171,8 @@ class Plan:
             sorted(self.env.items()),
             list(self.shell_vars.items()),  # one may use those before it
         ]
+        if self.on_client is not None:
+            made_of += [self.on_client.layered, self.on_client.digest]
         return hashlib.sha256(json.dumps(made_of, separators=(",", ":")).encode()).hexdigest()[:12]
 
 

@@ -31,12 +31,22 @@ class BootstrapError(NodeStartError):
     Attributes:
         phase: the one that failed; None where the node was not asked for any yet.
         lines: the last that it printed.
+        late: whether its time was over.
     """
 
-    def __init__(self, message: str, phase: Phase | None = None, lines: tuple[str, ...] = (), log: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        phase: Phase | None = None,
+        lines: tuple[str, ...] = (),
+        log: str = "",
+        *,
+        late: bool = False,
+    ) -> None:
         super().__init__("\n".join((f"{message}:" if lines else message, *lines)), log)
         self.phase = phase
         self.lines = lines
+        self.late = late
 
 
 class Done(Protocol):
@@ -199,10 +209,13 @@ class _Bootstrap:
         return f"in phase {self._phase!r}" if self._phase else "before its first phase"
 
     def _late(self, seconds: float) -> BootstrapError:
-        return BootstrapError(f"the bootstrap was given up after {seconds:.0f} s {self._where()}", self._phase)
+        message = f"the bootstrap was given up after {seconds:.0f} s {self._where()}"
+        return BootstrapError(message, self._phase, late=True)
 
 
 def _failure(event: PhaseEvent, log: str) -> BootstrapError:
     how = f"ran past its {event.deadline:.0f} s" if event.late else f"failed (status {event.status})"
     took = f" after {event.elapsed:.0f} s" if event.elapsed >= 1 and not event.late else ""
-    return BootstrapError(f"bootstrap phase {event.phase!r} {how}{took}", event.phase, event.lines, log)
+    return BootstrapError(
+        f"bootstrap phase {event.phase!r} {how}{took}", event.phase, event.lines, log, late=event.late
+    )

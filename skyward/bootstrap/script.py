@@ -70,6 +70,7 @@ def _fixed_part() -> str:
 
 def _settings(plan: Plan) -> Iterator[str]:
     names = [*plan.env, *(name for name in plan.shell_vars if name not in plan.env)]
+    here = plan.on_client
     values = {
         "image_hash": plan.image_hash,
         "python": plan.python,
@@ -83,6 +84,9 @@ def _settings(plan: Plan) -> Iterator[str]:
         "git": "yes" if _needs_git(plan) else "",
         "plugins": " ".join(step.name for step in plan.plugins),
         "names": " ".join(names),
+        "client": here.python if here is not None else "",
+        "layered": str(files("skyward.bootstrap").joinpath("layer.py")) if here is not None and here.layered else "",
+        "source": here.source if here is not None else "",
         **{f"limit_{phase}": str(seconds) for phase, seconds in limits(plan).items()},
     }
     yield "#!/bin/sh"

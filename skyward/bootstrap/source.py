@@ -17,7 +17,7 @@ from skyward.bootstrap.names import requirement_name
 from skyward.errors import SpecError
 from skyward.specs.image import SkywardSource
 
-__all__ = ["WORKER_PACKAGES", "Source", "find_source", "local_source"]
+__all__ = ["WORKER_PACKAGES", "Source", "find_source", "local_source", "worker_requirements"]
 
 WORKER_PACKAGES = frozenset({"blake3", "casty", "cloudpickle", "uvloop"})
 """What a worker needs, of all that the distribution depends on."""
@@ -65,6 +65,15 @@ def find_source(kind: SkywardSource = "auto") -> Source:
     if kind == "pypi":
         return Source(f"{_NAME}=={found.version}", dependencies)
     return Source(f"{_NAME} @ git+{_repository(found)}@v{found.version}", dependencies)
+
+
+def worker_requirements() -> tuple[str, ...]:
+    """Return the requirements of a worker, of this copy of Skyward.
+
+    Raises:
+        SpecError: this copy is neither installed nor in a checkout.
+    """
+    return _described(Path(skyward.__file__).parent)[1]
 
 
 def local_source(package: Path | None = None) -> Source:

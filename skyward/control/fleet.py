@@ -14,7 +14,6 @@ from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
 from skyward.control.task_messages import Overdue
 from skyward.errors import ProvisioningError
-from skyward.provider import LocalAccess
 from skyward.wire.messages import Clustered, Event, Fetched, Kept, Peered, Reported, Told, Topology
 
 if TYPE_CHECKING:
@@ -168,8 +167,7 @@ class Fleet:
         node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
         node.on_overdue = self._on_overdue
-        if not isinstance(node.instance.access, LocalAccess):
-            node.on_code = self._differences.look
+        node.on_code = self._differences.look
         was_there = node.standing is not None
         self.entering += was_there
         try:

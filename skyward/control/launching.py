@@ -1,6 +1,7 @@
 """Getting machines for the nodes of one group and starting workers on them: the provider's side of the shell."""
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -12,7 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from skyward.bootstrap import HereSetup, Plan, check_includes, client_settings, set_up_here
+from skyward.bootstrap import (
+    Plan,
+    SharedSetup,
+    check_includes,
+    check_requirements,
+    client_settings,
+    has_own_environment,
+)
 from skyward.control.booting import Boots
 from skyward.control.costing import Terms
 from skyward.control.node import Node, OnEvent, OnLost
@@ -22,6 +30,7 @@ from skyward.control.roll import Roll
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
+from skyward.link.here import ClientShell
 from skyward.link.ssh_worker import end_stray
 from skyward.offers import reason_of
 from skyward.provider import Access, Cluster, ExecAccess, Instance, LocalAccess, SSHAccess
@@ -64,7 +73,7 @@ class Launcher:
         self._workers: dict[str, WorkerEntry] = {}
         self._instances: dict[str, Place] = {}
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
-        self._setups: dict[Image, asyncio.Task[HereSetup]] = {}
+        self._setups: dict[Image, SharedSetup] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
         self._roll = roll
         self._unheard_of: set[Place] = set()
@@ -74,7 +83,9 @@ class Launcher:
         """Seconds in which a machine that runs must have become a node, at most."""
         start = self._options.bootstrap_timeout or START_TIMEOUT
         if all(provider_config(spec).name == "local" for spec in self._specs):
-            return start
+            images = [spec.image for spec in self._specs]
+            set_up = [each.bootstrap_timeout for each in images if each.shell_vars or has_own_environment(each)]
+            return start + max(set_up, default=0.0)
         connect = self._options.ssh_timeout or start
         return connect + start + max(spec.image.bootstrap_timeout for spec in self._specs)
 
@@ -140,6 +151,8 @@ class Launcher:
         if not self._earlier:
             for spec in self._specs:
                 check_includes(spec.image.includes)
+                if provider_config(spec).name == "local":
+                    check_requirements(spec.image)
         options = self._options
         found = await find_offers(
             self._specs,
@@ -304,7 +317,12 @@ class Launcher:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
         plan = await self._plan(node)
         node.boot.image = "" if plan is None else plan.image_hash
-        await node.start({**self._environment(node), **await self._set_up_here(node)}, timeout, plan)
+        variables = self._environment(node)
+        if plan is not None:
+            variables["SKYWARD_PIP"] = json.dumps(plan.pip)
+        elif node.standing is None:
+            variables |= await self._set_up_here(node)
+        await node.start(variables, timeout, plan)
         if node.standing is not None:
             self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
 
@@ -321,7 +339,7 @@ class Launcher:
         return await asyncio.shield(self._plans[key])
 
     async def _set_up_here(self, node: Node) -> Mapping[str, str]:
-        """Set up a node that is a process on this machine; return the variables that come of it."""
+        """Set up a node that is a process on this machine, if it is one; return the variables for its worker."""
         access, place = node.instance.access, self._instances[node.instance.id]
         match access:
             case LocalAccess(directory=directory):
@@ -332,10 +350,15 @@ class Launcher:
                 return {}
         image = self._spec_of(node.instance).image
         if image not in self._setups:
-            self._setups[image] = asyncio.get_running_loop().create_task(set_up_here(image, tuple(sys.path)))
-        return await (await asyncio.shield(self._setups[image])).environment(Path(directory), image)
+            self._setups[image] = SharedSetup(image, tuple(sys.path), ClientShell, _logger.warning)
+        if has_own_environment(image):
+            node.boot.image = image.env_hash()
+        setup = await self._setups[image].get(node.report)
+        if setup.made is not None:
+            node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
+        return await setup.environment(Path(directory), image)
 
-    def _environment(self, node: Node) -> Mapping[str, str]:
+    def _environment(self, node: Node) -> dict[str, str]:
         worker, spec = self._options.worker, self._spec_of(node.instance)
         image = spec.image
         return {
@@ -375,8 +398,7 @@ class Launcher:
             ProvisioningError: some of it may be left; it stays on record. The other places are cleared all the same.
         """
         for setup in self._setups.values():
-            setup.cancel()  # a command of shell_vars may still run
-        await asyncio.gather(*self._setups.values(), return_exceptions=True)
+            await setup.close()
         within = self._options.shutdown_timeout
         errors = []
         for place in tuple(self._entries):

@@ -5,10 +5,13 @@ would be installed otherwise.
 """
 
 import os
+import shlex
 import sys
+from collections.abc import Iterable
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from skyward.bootstrap.names import normalised, requirement_name
 from skyward.errors import MissingModuleError
 from skyward.wire.modules import is_local_file
 from skyward.worker.missing import KNOWN_PACKAGES, pip_name
@@ -20,25 +23,28 @@ def with_fix(error: BaseException) -> BaseException:
     """Return `error` as it is, or, for a module that a node lacks, one that also says what to do."""
     if not isinstance(error, MissingModuleError) or not error.name:
         return error
-    told = MissingModuleError(f"{error}; {_fix(error.name)}", name=error.name)
+    told = MissingModuleError(f"{error}; {_fix(error.name, error.packages or ())}", name=error.name)
+    told.packages = error.packages
     told.__cause__ = error.__cause__
     return told
 
 
-def _fix(module: str) -> str:
+def _fix(module: str, present: Iterable[str]) -> str:
     top = module.partition(".")[0]
     own = _own_file(top)
     if own is not None:
         path = _shown(own)
         return (
             f"it is your own, {path}: import it at the top of the script or notebook, so that it travels with the "
-            f"function, or send it with Image(includes=[{path!r}])"
+            f"function, or send it with `--include {shlex.quote(path)}` on the cell, or Image(includes=[{path!r}]) in "
+            "code"
         )
     installed = packages_distributions().get(top, [])
+    package = installed[0] if len(set(installed)) == 1 else pip_name(module)
+    if given := next((each for each in present if requirement_name(each) == normalised(package)), ""):
+        return f"Image.pip has {given!r}, which is installed there and brings no such module: check the module's name"
     if installed or module in KNOWN_PACKAGES or top in KNOWN_PACKAGES:
-        package = installed[0] if len(set(installed)) == 1 else pip_name(module)
         return f"add it with `--pip {package}` on the cell, or Image(pip=[{package!r}]) in code"
-    package = pip_name(module)
     return (
         f"nothing here brings it either, so check the name first; if the package {package!r} is the one you mean, add "
         f"it with `--pip {package}` on the cell, or Image(pip=[{package!r}]) in code"

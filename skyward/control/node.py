@@ -163,7 +163,7 @@ class Node:
             self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
         else:
             try:
-                self._worker = await start_worker(access, {**environment, **own}, within, plan, self._report)
+                self._worker = await start_worker(access, {**environment, **own}, within, plan, self.report)
             except StrayWorkerError as error:
                 if isinstance(access, SSHAccess) and access.lent:
                     self.stray = error.directory
@@ -222,7 +222,8 @@ class Node:
                 self._holdings.adopt((blob.key, blob.size) for blob in event.blobs)
             self._on_event(self, event)
 
-    def _report(self, event: PhaseEvent) -> None:
+    def report(self, event: PhaseEvent) -> None:
+        """Note how the making of its environment goes."""
         self.phase = self.boot.heard(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
@@ -282,7 +283,7 @@ class Node:
         failed: Callable[[ConnectionError | NodeFullError], None],
     ) -> None:
         """Send a task, after the blobs it needs. `failed` is told why if those do not get there."""
-        blobs = {**work.code.outgoing.blobs, **work.call.blobs}
+        blobs = work.blobs
         if not blobs:
             self._submit(work, attempt, share)
             return
@@ -336,6 +337,7 @@ class Node:
                 work.timeout,
                 share,
                 "" if work.origin is None else work.origin.label,
+                work.values,
             )
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from skyward.control.places import Place
 from skyward.errors import ProviderMissingError, SkywardError, SpecError
-from skyward.offers import Asked, Candidate, ask, no_offer_fits, rank, reason_of
+from skyward.offers import Asked, Candidate, ask, excluded_by, no_offer_fits, rank, reason_of
 from skyward.provider import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on
 from skyward.specs import Spec
 from skyward.specs.options import Selection
@@ -45,8 +45,15 @@ class Offered:
     def accelerators(self) -> str:
         """What accelerators a machine there has, such as "A100" or "H100:8"; empty for none."""
         asked, sold = self.spec.accelerator, self.offer.instance_type
-        name, count = (sold.accelerator, sold.accelerator_count) if asked is None else (asked.name, asked.count)
-        return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
+        if asked is None or self._has_hardware_of_offer:
+            return _accelerators(sold.accelerator, sold.accelerator_count)
+        return _accelerators(asked.name, asked.count)
+
+    @property
+    def _has_hardware_of_offer(self) -> bool:
+        """Whether a machine there has the accelerators of the offer, whatever the spec asks for."""
+        declared = acts_on(self.config)
+        return declared.knows_hardware and "accelerator" not in declared.fields
 
     @property
     def priced(self) -> bool:
@@ -57,13 +64,25 @@ class Offered:
     @property
     def notes(self) -> tuple[str, ...]:
         """One sentence on the fields of the spec that have no effect there; empty where all have one."""
-        declared = acts_on(self.config)
-        ignored = not_acted_on(self.spec, declared)
-        return (f"{declared.otherwise}; not acted on: {', '.join(ignored)}.",) if ignored else ()
+        declared, asked = acts_on(self.config), self.spec.accelerator
+        ignored = list(not_acted_on(self.spec, declared))
+        parts = []
+        if asked is not None and self._has_hardware_of_offer:
+            ignored.remove("accelerator")
+            if excluded_by(self.spec, self.offer, frozenset({"accelerator"})):
+                wanted, there = _accelerators(asked.name, asked.count), self.accelerators or "none"
+                parts.append(f"asked for {wanted}, a {self.config.name} node has {there}")
+        if ignored:
+            parts.append(f"not acted on: {', '.join(ignored)}")
+        return ("; ".join((declared.otherwise, *parts)) + ".",) if parts else ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is kept as what it is made from: what talks to a cloud is made anew."""
         return _restored, (self.place, self.spec, self.offer, self.config)
+
+
+def _accelerators(name: str | None, count: float) -> str:
+    return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
 
 def _restored(place: Place, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:

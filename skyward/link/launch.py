@@ -5,16 +5,19 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from skyward.bootstrap import PhaseEvent, Plan
+from skyward.bootstrap import Facts, PhaseEvent, Plan, read_facts
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.hello import Hello, WorkerProcess
+from skyward.link.here import run_here
 from skyward.link.ssh_transport import to_the_end
 from skyward.link.ssh_worker import SSHWorker
 from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
+from skyward.wire.secrets import PASS_VARIABLE
 
 __all__ = ["LocalWorker", "enter_worker", "start_worker"]
 
@@ -77,10 +80,19 @@ os.register_at_fork(after_in_child=_let_go)
 class LocalWorker:
     """A worker that is a child process of ours. It ends when we do: its standard input is a pipe that only we hold."""
 
-    def __init__(self, process: asyncio.subprocess.Process, hello: Hello, lifeline: int) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        hello: Hello,
+        lifeline: int,
+        python: str,
+        environ: Mapping[str, str],
+    ) -> None:
         self.hello = hello
         self._process = process
         self._lifeline = lifeline
+        self._python = python
+        self._environ = environ
 
     @classmethod
     async def start(cls, access: LocalAccess, environment: Mapping[str, str], within: float) -> "LocalWorker":
@@ -90,8 +102,11 @@ class LocalWorker:
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
         env["SKYWARD_METRICS_SCOPE"] = "processes"  # the machine is not its own
         env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
-        path = (environment.get("PYTHONPATH"), _source_root(), os.environ.get("PYTHONPATH"))
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        # An environment of its own has Skyward, behind packages that it has in other versions than this process.
+        source = _source_root() if access.python == sys.executable else ""
+        path = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), source, os.environ.get("PYTHONPATH"))))
+        if path:
+            env["PYTHONPATH"] = path
         its_end, lifeline = os.pipe()
         _lifelines.add(lifeline)
         try:
@@ -106,7 +121,8 @@ class LocalWorker:
             raise
         finally:
             os.close(its_end)
-        worker = cls(process, Hello("", "", process.pid), lifeline)
+        env.pop(PASS_VARIABLE, None)
+        worker = cls(process, Hello("", "", process.pid), lifeline, access.python, env)
         try:
             worker.hello = await _hear(process, within)
         except BaseException as error:
@@ -129,8 +145,14 @@ class LocalWorker:
         """Return True: the machine is this one."""
         return True
 
-    async def facts(self) -> None:
-        """Nothing: it is the environment of this process."""
+    async def facts(self) -> Facts | None:
+        """What its environment is made of, found out now; None where it is that of this process."""
+        if self._python == sys.executable:
+            return None
+        with contextlib.suppress(OSError, LookupError, ValueError):
+            words = (self._python, "-c", "from skyward.bootstrap.facts import facts; print(facts())")
+            return read_facts(json.loads((await run_here(words, environ=self._environ)).out.splitlines()[-1]))
+        return None
 
     async def reach(self, address: str) -> str:
         """The address itself: it is of this machine."""

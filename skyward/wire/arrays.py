@@ -39,7 +39,7 @@ def attributes_of_array(value: Any) -> dict[str, Any]:
 
 def arrays_owned_by(value: Any) -> Iterator[Any]:
     """Yield the arrays inside a frame or a series of pandas, which shares them with others until one is written to."""
-    if is_inside_frame(value):
+    if is_inside_frame(type(value)):
         for block in getattr(value, "blocks", (value,)):
             values = getattr(block, "values", None)
             for array in (values, getattr(values, "_ndarray", None)):
@@ -47,9 +47,9 @@ def arrays_owned_by(value: Any) -> Iterator[Any]:
                     yield array
 
 
-def is_inside_frame(value: object) -> bool:
-    """Return whether `value` is what a frame or a series of pandas is made of."""
-    return type(value).__module__.startswith(_INSIDE_FRAMES)
+def is_inside_frame(kind: type) -> bool:
+    """Return whether objects of `kind` are what a frame or a series of pandas is made of."""
+    return kind.__module__.startswith(_INSIDE_FRAMES)
 
 
 _INSIDE_FRAMES = ("pandas._libs.internals", "pandas.core.internals", "pandas.core.arrays")

@@ -173,7 +173,7 @@ def contents_of(value: Any) -> Contents | None:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
         return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
-    if is_inside_frame(value) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
+    if is_inside_frame(kind) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
         return None
     if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
         return Contents("deque" if isinstance(value, collections.deque) else "set", list(value))

@@ -7,8 +7,10 @@ lease, when no message of the pool has come for so long, and what was running th
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
 SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its seconds;
 SKYWARD_BACKLOG, bytes of what tasks print that may wait on the disk while nobody listens; SKYWARD_SCRATCH, a directory
-to remove when whoever started it is gone and cannot; SKYWARD_USES, files to hold, one a line; and SKYWARD_PASS, the
-secrets by which it and its client know each other, which is removed once it is read, so that no task inherits it.
+to remove when whoever started it is gone and cannot; SKYWARD_USES, files to hold, one a line; SKYWARD_PIP, the
+requirements that were installed for it, as JSON, and SKYWARD_APT, the system packages that it should have and was not
+given; and SKYWARD_PASS, the secrets by which it and its client know each other, which is removed once it is read, so
+that no task inherits it.
 """
 
 import asyncio

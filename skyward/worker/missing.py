@@ -1,8 +1,21 @@
-"""A module that is not installed on a node, and the package that brings it."""
+"""What is not installed on a node: a module, and the package that brings it; a program or a library of the system."""
+
+import contextlib
+import os
+import traceback
+from json import loads  # tasks may replace the attributes of the module
+from subprocess import CalledProcessError
 
 from skyward.errors import MissingModuleError
 
-__all__ = ["KNOWN_PACKAGES", "missing_module", "pip_name"]
+__all__ = ["KNOWN_PACKAGES", "missing_module", "note_system_packages", "pip_name"]
+
+_PACKAGES = os.environ.get("SKYWARD_PIP")
+_NOT_INSTALLED = os.environ.get("SKYWARD_APT", "").split()
+"""The requirements that this node has, as JSON, and the system packages that it was not given though they are asked
+for. Read as the worker starts: tasks may change the variables."""
+
+_COMMAND_NOT_FOUND = 127
 
 KNOWN_PACKAGES = {
     "Bio": "biopython",
@@ -65,4 +78,31 @@ def missing_module(error: ModuleNotFoundError, node: int | None = None) -> Missi
     where = "the node" if node is None else f"node {node}"
     missing = MissingModuleError(f"module {module!r} is not installed on {where}", name=module)
     missing.__cause__ = error
+    if _PACKAGES is not None:
+        missing.packages = tuple(loads(_PACKAGES))
     return missing
+
+
+def note_system_packages(error: BaseException) -> None:
+    """Add a note to an error about a program or library of the system, where packages that may bring it are missing."""
+    if not _NOT_INSTALLED:
+        return
+    with contextlib.suppress(Exception):  # an exception of the user may do anything when it is looked at
+        if _is_of_the_system(error):
+            error.add_note(
+                f"Image.apt asks for {', '.join(_NOT_INSTALLED)}, which Skyward does not install on this machine: "
+                "install it yourself."
+            )
+
+
+def _is_of_the_system(error: BaseException) -> bool:
+    """Whether a program or a library of the system was not found."""
+    match error:
+        case FileNotFoundError():
+            frames = traceback.extract_tb(error.__traceback__, limit=-1)
+            return bool(frames) and os.path.basename(frames[-1].filename) == "subprocess.py"
+        case OSError() | ImportError():
+            return "cannot open shared object file" in str(error)
+        case CalledProcessError():
+            return error.returncode == _COMMAND_NOT_FOUND
+    return False

@@ -19,6 +19,7 @@ from skyward.errors import (
 from skyward.wire.failure import capture_failure
 from skyward.wire.messages import Finished, Payload
 from skyward.wire.payload import dumps
+from skyward.worker.missing import note_system_packages
 
 __all__ = ["as_ordinary_error", "failed"]
 
@@ -38,7 +39,11 @@ _MEANINGS: dict[type[BaseException], str] = {
 
 
 def as_ordinary_error(error: BaseException, who: str, node: int) -> BaseException:
-    """Return what the client gets for `error`, raised by `who` (`train()`, or a cell) on `node`: most often itself."""
+    """Return what the client gets for `error`, raised by `who` (`train()`, or a cell) on `node`: most often itself.
+
+    It gets a note where system packages that it may be about were asked for and are missing.
+    """
+    note_system_packages(error)
     if isinstance(error, SystemExit):
         said = (
             f"{who} called sys.exit({'' if error.code is None else repr(error.code)}) on node {node}, which ended "

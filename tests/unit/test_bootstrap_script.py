@@ -12,7 +12,7 @@ import pytest
 
 import skyward as sky
 from skyward.bootstrap import PHASES, Plan, PluginStep, Source, client_settings, script
-from skyward.bootstrap.plan import _TAKEN
+from skyward.bootstrap.plan import _TAKEN, OnClient
 from skyward.bootstrap.script import command, limits
 from skyward.errors import SpecError
 from skyward.specs.image import PipIndex
@@ -58,6 +58,11 @@ def test_shellcheck_finds_nothing(full: Plan) -> None:
     checked = ["shellcheck", "--shell=sh", "-"]
     done = subprocess.run(checked, input=script(full), capture_output=True, text=True, check=False, timeout=50)
     assert done.stdout == ""
+
+
+def test_shellcheck_finds_nothing_in_a_plan_for_the_clients_machine(full: Plan) -> None:
+    made = replace(full, on_client=OnClient("/usr/bin/python 3", layered=True, source="/it's here", digest=""))
+    test_shellcheck_finds_nothing(made)
 
 
 def test_a_part_of_it_does_nothing(full: Plan, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from skyward.control.booting import Boots
 from skyward.control.observing import Observer
 from skyward.control.work import BroadcastWork, TaskFuture, Work
 from skyward.events.bus import EventBus
-from skyward.placement import Several
 from skyward.scaling.snapshot import Group
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Payload
@@ -50,6 +49,10 @@ TASK: Mapping[type[ev.TaskEvent] | None, frozenset[type[ev.TaskEvent]]] = {
     **dict.fromkeys(ENDS, frozenset()),
 }
 """What may follow what in the life of one task."""
+
+
+def nothing(_: object) -> None:
+    """What a broadcast does with its end."""
 
 
 class NoRecord:
@@ -92,7 +95,7 @@ class Observed(World):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
             self.broadcasts[message.broadcast] = BroadcastWork(
-                lambda: self.work(0), lambda _: None, {}, lambda _: None, Several(), name="all"
+                lambda: self.work(0), nothing, nothing, nothing, {}, name="all"
             )
         effects = super().tell(message)
         self.observer.told(message, effects, self.now)

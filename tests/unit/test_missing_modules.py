@@ -6,6 +6,8 @@ import pytest
 
 import skyward as sky
 from skyward.control.missing import with_fix
+from skyward.wire.failure import capture_failure
+from skyward.worker.missing import missing_module
 
 
 def fix(module: str) -> str:
@@ -30,14 +32,15 @@ def test_own_module_is_named_with_its_path_and_never_with_a_package(
     for module in ("my_module_here", "my_module_here.part"):
         assert fix(module) == (
             f"it is your own, {shown}: import it at the top of the script or notebook, so that it travels with the "
-            f"function, or send it with Image(includes=[{shown!r}])"
+            f"function, or send it with `--include {shown}` on the cell, or Image(includes=[{shown!r}]) in code"
         )
 
 
 def test_own_module_elsewhere_on_the_import_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere_of_mine.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert f"send it with Image(includes=['{tmp_path}/elsewhere_of_mine.py'])" in fix("elsewhere_of_mine")
+    path = f"{tmp_path}/elsewhere_of_mine.py"
+    assert f"send it with `--include {path}` on the cell, or Image(includes=['{path}'])" in fix("elsewhere_of_mine")
 
 
 def test_installed_distribution_is_suggested_by_its_own_name() -> None:
@@ -51,6 +54,30 @@ def test_installed_distribution_is_suggested_by_its_own_name() -> None:
 
 def test_unknown_module_gets_a_hedge() -> None:
     assert fix("mdoule_with_typo").startswith("nothing here brings it either, so check the name first; if the package ")
+
+
+@pytest.mark.parametrize(
+    ("packages", "given"),
+    [(("numpy", "opencv_python.headless>=4"), "opencv_python.headless>=4"), (("opencv-python-headless",), "opencv-")],
+)
+def test_package_that_is_installed_already_is_not_suggested(packages: tuple[str, ...], given: str) -> None:
+    error = sky.MissingModuleError("module 'cv2' is not installed on node 0", name="cv2")
+    error.packages = packages
+    told = with_fix(error)
+    assert f"Image.pip has '{given}" in str(told)
+    assert "which is installed there and brings no such module: check the module's name" in str(told)
+    assert "--pip" not in str(told)
+    error.packages = ("opencv",)
+    assert "add it with `--pip opencv-python-headless`" in str(with_fix(error))
+
+
+def test_what_is_known_of_the_node_travels() -> None:
+    error = missing_module(ModuleNotFoundError("No module named 'x'", name="x"), 0)
+    assert error.packages is None
+    error.packages = ("numpy",)
+    again = capture_failure(error).rebuild()
+    assert isinstance(again, sky.MissingModuleError)
+    assert (again.packages, again.name) == (("numpy",), "x")
 
 
 def test_other_errors_stay_as_they_are() -> None:

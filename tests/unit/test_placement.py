@@ -62,7 +62,7 @@ class World:
         return chosen_ranks("p", where, needs, self.book, self.tasks)
 
     def send(self, ranks: tuple[int, ...] | None) -> list[int]:
-        effects = self.tasks.handle(Broadcast(self.tasks.number(), NOTHING, ranks), 0.0)
+        effects = self.tasks.handle(Broadcast(self.tasks.number(), ranks=ranks), 0.0)
         return [effect.rank for effect in effects if isinstance(effect, Member)]
 
 

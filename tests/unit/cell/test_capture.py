@@ -23,14 +23,14 @@ pytestmark = pytest.mark.unit
         (
             "x = daat",
             {},
-            UsageError,
+            NameError,
             "line 1: the cell reads daat, but the notebook has no name daat. Did you mean data?",
         ),
         (
             "\nprint(zzz)",
             {},
-            UsageError,
-            "line 2: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
+            NameError,
+            "line 1: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
         ),
         (
             "x = data",

@@ -224,11 +224,6 @@ def test_magics_about_the_notebook_are_left_out_and_lines_keep_their_numbers() -
     ("source", "message"),
     [
         (
-            "x = 1\nreturn x",
-            "line 2: a cell cannot `return`. End it with the expression to show, "
-            "or assign the value to a name: it comes back.",
-        ),
-        (
             "if 1:\n    %lsmagic",
             "line 2: %lsmagic is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
         ),
@@ -271,6 +266,15 @@ def test_what_a_cell_cannot_do_is_said_in_one_sentence(source: str, message: str
     assert str(caught.value) == message
 
 
+def test_a_return_is_a_syntax_error_that_says_what_to_do() -> None:
+    with pytest.raises(SyntaxError) as caught:
+        look("x = 1\nif x:\n    return x")
+    assert caught.value.msg == (
+        "a cell cannot `return`. End it with the expression to show, or assign the value to a name: it comes back."
+    )
+    assert (caught.value.lineno, caught.value.offset, caught.value.text) == (3, 5, "    return x")
+
+
 @pytest.mark.parametrize("source", ["a b", "break", "x = = 1", "def f(:", "await = 1"])
 def test_syntax_errors_are_told_at_once(source: str) -> None:
     with pytest.raises(SyntaxError):
@@ -303,7 +307,6 @@ def test_the_names_of_magics_that_run_on_nodes(source: str, captures: str, assig
 
 def test_a_name_that_is_missing_below_a_magic_is_told_with_its_line() -> None:
     assert analyse(transform_cell("%%time\n\nmissing"), first_line=2).unbound == (("missing", 4),)
-    assert analyse(transform_cell("\n%time missing"), first_line=2).unbound == (("missing", 3),)
 
 
 def test_code_below_a_magic_imports_modules() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from skyward.values import FrozenMap
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
 pytestmark = pytest.mark.unit
@@ -36,7 +37,7 @@ def test_an_unknown_group_is_refused_before_a_pool_is_opened(notebook: Notebook,
 
 def test_an_unknown_group_of_an_open_pool_is_refused(notebook: Notebook, compute: type[FakeCompute]) -> None:
     notebook("%sky up")
-    compute.made[0].groups = {"cpu": (), "gpu": ()}
+    compute.made[0].groups = FrozenMap({"cpu": (), "gpu": ()})
     assert notebook("%%sky --on gpus\n1").shown_error.endswith(
         "Pool 'default' has no group 'gpus'; did you mean 'gpu'?"
     )

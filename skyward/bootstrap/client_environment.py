@@ -1,0 +1,235 @@
+"""An environment of its own for the nodes that are processes on this machine, where their image asks for one.
+
+It is layered over the environment of this process where both have the same Python: the nodes have what is installed
+here, and what `Image.pip` adds. With another Python it has only what the image names, and Skyward. It is kept in the
+user's cache, under a hash of what it is made from, for later pools; `bootstrap` makes it as on any other machine.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from skyward.bootstrap.compare import Mismatches
+from skyward.bootstrap.events import PhaseEvent
+from skyward.bootstrap.layer import package_folders
+from skyward.bootstrap.plan import OnClient, Plan
+from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
+from skyward.bootstrap.source import Source, find_source, worker_requirements
+from skyward.errors import SpecError
+from skyward.specs.image import Image
+
+__all__ = [
+    "ClientEnvironment",
+    "cache_directory",
+    "check_requirements",
+    "client_plan",
+    "has_own_environment",
+    "make_client_environment",
+]
+
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+_PATH = re.compile(r"(?:\.{1,2}|~)(?:/.*)?|/.*")
+_EDITABLE = ("-e ", "--editable ")
+_FIND_LINKS = {"PIP_FIND_LINKS": " ", "UV_FIND_LINKS": ","}
+"""Variables with folders and addresses of packages, and what is between those."""
+
+_COLOURS = frozenset({"CLICOLOR_FORCE", "FORCE_COLOR"})
+"""Variables that ask for colours, as ipykernel sets them. What the installer prints is kept as plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEnvironment:
+    """An environment that is there.
+
+    Attributes:
+        python: its interpreter.
+        variables: what the workers in it are started with.
+        notes: what differs there, a sentence each.
+    """
+
+    python: str
+    variables: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def has_own_environment(image: Image) -> bool:
+    """Return whether local nodes of `image` need an environment other than that of this process."""
+    return bool(image.pip) or not is_python_here(image.resolved_python)
+
+
+def is_python_here(version: str) -> bool:
+    """Return whether `version`, such as "3.13" or "3.13.1", is that of this process."""
+    return f"{platform.python_version()}.".startswith(f"{version}.")
+
+
+def cache_directory() -> Path:
+    """The directory of the environments: `SKYWARD_CACHE_DIR`, or "skyward" where the user's caches are."""
+    given = os.environ.get("SKYWARD_CACHE_DIR")
+    if given:
+        return Path(given).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("skyward")
+
+
+def check_requirements(image: Image) -> None:
+    """Check what can be checked of `image.pip` before the commands of `shell_vars` have run.
+
+    Raises:
+        SpecError: see `client_plan`.
+    """
+    variables = {**dict.fromkeys(image.shell_vars, ""), **image.env}
+    for requirement in image.pip:
+        _requirement(requirement, variables)
+
+
+def client_plan(image: Image, computed: Mapping[str, str]) -> Plan:
+    """The plan for the environment of `image` on this machine; `computed` has the values of its `shell_vars`.
+
+    The variables of the image are not part of the plan, so that their values, which may be secrets, are not written
+    down, but for those that `pip` names: the commands inherit them.
+
+    Raises:
+        SpecError: `pip` names a variable that is not set, or a folder.
+    """
+    variables = {**image.env, **computed}
+    layered = is_python_here(image.resolved_python)
+    pip = tuple(_requirement(each, variables) for each in image.pip)
+    made_of: list[object] = [sorted(variables.items()), [_stamp(each) for each in pip]]
+    root = str(Path(__file__).resolve().parents[2])
+    if layered:
+        made_of += [
+            sys.executable,
+            sys.version,
+            root,
+            os.environ.get("PYTHONPATH"),
+            list(_installed(package_folders())),
+        ]
+    digest = hashlib.sha256(json.dumps(made_of).encode(errors="surrogateescape")).hexdigest()
+    return Plan(
+        python=platform.python_version() if layered else image.resolved_python,
+        source=Source("", worker_requirements()) if layered else find_source("local"),
+        pip=pip,
+        pip_indexes=image.pip_indexes,
+        directory=str(cache_directory()),
+        timeout=image.bootstrap_timeout,
+        on_client=OnClient(sys.executable, layered, root, digest),
+    )
+
+
+def _requirement(text: str, variables: Mapping[str, str]) -> str:
+    """A requirement with the values of its variables, and its path, if it is one, absolute."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in variables:
+            raise SpecError(f"pip has {text!r}, and neither shell_vars nor env says what {found[1]} is.")
+        return variables[found[1]]
+
+    said = _REFERENCE.sub(value, text).strip()
+    path = _path_of(said)
+    if path is None:
+        return said
+    if said.startswith(_EDITABLE) or path.is_dir():
+        raise SpecError(
+            f"Image.pip names the folder {said!r}, whose edits the nodes would not see: install it in the environment "
+            f"of this process, which local nodes have too, or send its package with Image(includes=[...])."
+        )
+    return said if "://" in said else str(path)
+
+
+def _path_of(requirement: str) -> Path | None:
+    """The path that a requirement names; None for any other."""
+    text = requirement
+    for option in _EDITABLE:
+        text = text.removeprefix(option).lstrip()
+    _, at, address = text.partition("@")
+    if at and address.strip().startswith("file://"):
+        return Path(unquote(urlsplit(address.strip()).path))
+    if text.startswith("file://"):
+        return Path(unquote(urlsplit(text).path))
+    if _PATH.fullmatch(text.partition("[")[0]):
+        return Path(text.partition("[")[0]).expanduser().absolute()
+    return None
+
+
+def _stamp(requirement: str) -> tuple[int, int] | None:
+    """Size and time of the file that a requirement names: what is in it may change."""
+    path = _path_of(requirement)
+    with suppress(OSError):
+        if path is not None:
+            found = path.stat()
+            return found.st_size, found.st_mtime_ns
+    return None
+
+
+def _installed(folders: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
+    """The packages in `folders`, by the names of their metadata, which contain their versions."""
+    for folder in folders:
+        with suppress(OSError):
+            yield folder, sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
+
+
+def _for_installer(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of uv: it may also be where the package uv has put it, and folders are relative to this process."""
+    folders = [environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    with suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin
+
+        folders.append(os.path.dirname(find_uv_bin()))
+    links = {name: mark.join(map(_absolute, environ.get(name, "").split(mark))) for name, mark in _FIND_LINKS.items()}
+    plain = {name: value for name, value in environ.items() if name not in _COLOURS}
+    found = {name: value for name, value in links.items() if value}
+    return {**plain, **found, "PATH": os.pathsep.join(folders), "NO_COLOR": "1"}
+
+
+def _absolute(place: str) -> str:
+    return os.path.abspath(place) if place.strip() and "://" not in place else place
+
+
+async def make_client_environment(
+    image: Image,
+    computed: Mapping[str, str],
+    shell: Callable[[Mapping[str, str]], Executor],
+    report: Callable[[PhaseEvent], None],
+) -> ClientEnvironment:
+    """Make the environment of `image`, or see that it is there; `report` is told how that goes.
+
+    Args:
+        image: what the nodes are to have.
+        computed: the values of its `shell_vars`.
+        shell: makes what runs commands on this machine, in an environment of variables.
+        report: is told of each phase.
+
+    Raises:
+        SpecError: see `client_plan`.
+        BootstrapError: it cannot be made.
+    """
+    plan = await asyncio.to_thread(client_plan, image, computed)
+    environ = {**os.environ, **image.env, **computed}
+    try:
+        ready = await bootstrap(shell(_for_installer(environ)), plan, report)
+    except BootstrapError as error:
+        raise BootstrapError(_failure(image, error), error.phase, error.lines, error.log, late=error.late) from None
+    notes = Mismatches(ready.facts, "a local node").at_join()
+    programs = os.path.dirname(ready.facts.executable)
+    path = os.pathsep.join((programs, environ.get("PATH", os.defpath)))
+    variables = {**worker_environment(plan, ready), "PATH": path}
+    return ClientEnvironment(ready.facts.executable, variables, tuple(notes))
+
+
+def _failure(image: Image, error: BootstrapError) -> str:
+    """What failed, as the first line of an error that continues with the last lines of a phase."""
+    within = f" within the {image.bootstrap_timeout:g} s of bootstrap_timeout" if error.late else ""
+    if error.phase == "deps":
+        packages = ", ".join(image.pip) or "those of Skyward"
+        return f"its packages ({packages}) could not be installed on this machine{within}"
+    return f"its environment could not be made on this machine{within}"
