@@ -209,7 +209,7 @@ OPTIONS: tuple[Option, ...] = (
         "cell",
         "one|all|head|RANKS|GROUP",
         reading.place,
-        "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group",
+        reading.PLACES,
         ("one", "all", "head"),
     ),
     Option(
@@ -240,6 +240,7 @@ OPTIONS: tuple[Option, ...] = (
         "names, such as gpu,highmem",
     ),
     Option(("--by-node",), "by_node", "with several nodes: a section of output for each node, the head's first"),
+    Option(("--local",), "local", "run in the notebook itself, on no node, to try the cell out"),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(
         ("--timeout",),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skyward.compute import On
 
 __all__ = [
+    "PLACES",
     "amounts",
     "capabilities",
     "count",
@@ -45,6 +46,10 @@ _RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
 
 _BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
 """A comma, but not one of `pkg[a,b]` nor of `pkg>=1,<2`."""
+
+
+PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
+"""What `place` reads."""
 
 
 def duration(text: str) -> float:

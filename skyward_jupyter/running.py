@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import UsageError
+from skyward.errors import ProvisioningError, UsageError
 from skyward.placement import target_of
 from skyward.values import FrozenMap
-from skyward_jupyter.capture import Capture, capture
+from skyward_jupyter.capture import Capture, capture, elements_of
 from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
-from skyward_jupyter.footer import footer_of
+from skyward_jupyter.footer import Footer, footer_of
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
+from skyward_jupyter.local import LocalCell
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted
 from skyward_jupyter.progress import Progress, meter, opening
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from skyward.compute import Compute
     from skyward.control.run import Run
+    from skyward.control.snapshot import PoolSnapshot
+    from skyward.specs import Nodes
     from skyward_jupyter.options import CellOptions
     from skyward_jupyter.settings import Settings
     from skyward_kernel.pools import PoolManager
@@ -64,10 +67,11 @@ class CellRunner:
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
 
-    def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
+    def run(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool = False) -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
 
-        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements.
+        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements. With `gives`,
+        for `%sky!`, the value is returned, and not displayed on the way.
 
         Raises:
             UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
@@ -75,12 +79,18 @@ class CellRunner:
             KeyboardInterrupt: the user interrupted it; the work was stopped.
             BaseException: what the cell raised.
         """
-        code = self._analyse(raw, options)
+        if options.local:
+            return self._run_here(raw, options, settings, gives=gives)
+        code = self._analyse(raw, options, first_line=1 if gives else 2)
+        if code.is_stream and gives:
+            raise UsageError("%sky! gives one value, so its code cannot yield: write %%sky on top of a cell.")
         if code.packages:
             options = self._with_packages(options, code.packages)
         self._pools.check(options.pool, options.asked)
         self._check_place(options)
         sent = self._capture(code, options, settings)
+        if gives:
+            sent = replace(sent, request=replace(sent.request, shows=False, gives=True))
         if options.dry_run:
             self._explain(sent, options)
             return None
@@ -89,7 +99,58 @@ class CellRunner:
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        return self._send(compute, code, sent, options, settings, raw)
+        return self._send(compute, code, sent, options, settings, raw, gives=gives)
+
+    def _run_here(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool) -> Any:
+        """Run a cell in the notebook itself."""
+        started = time.monotonic()
+        shell: Any = self._shell
+        elements = None if options.map is None else elements_of(options.map, self._shell.user_ns)
+        try:
+            text = "\n" * ((0 if gives else 1) + blank_lines(raw)) + shell.transform_cell(raw)
+            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns)
+        except SyntaxError as error:
+            raise as_of_the_cell(error) from None
+        if cell.is_stream:
+            _refuse_stream(options)
+        shown = settings.footer and options.footer and not options.quiet
+        try:
+            if options.map is not None and elements is not None:
+                return cell.run_each(options.map, elements)
+            if cell.is_stream:
+                self._remember(cell.stream(self._show))
+                return None
+            value = cell.run()
+            if gives:
+                return value
+            if value is not None:
+                shell.displayhook(value)
+            return None
+        finally:
+            if shown:
+                self._publish(Footer((), (), time.monotonic() - started))
+
+    def wait_for_nodes(self, name: str, wanted: "Nodes", nodes_text: str, settings: "Settings", *, quiet: bool) -> None:
+        """Wait until a pool has as many nodes as it was told to have.
+
+        Raises:
+            UsageError: it was closed meanwhile.
+            ProvisioningError: nodes cannot be had.
+            KeyboardInterrupt: the user does not want to wait any more.
+        """
+        compute = self._pools.get(name)
+        started = time.monotonic()
+
+        def text() -> str:
+            ready = sum(node.state == "active" for node in compute.snapshot().nodes)
+            return f"Pool {name!r}: {ready} of {nodes_text} ready, {time.monotonic() - started:.0f} s"
+
+        try:
+            with self._progress(text, settings, quiet):
+                while not _has_nodes(name, compute.snapshot(), wanted):
+                    time.sleep(REFRESH)
+        except KeyboardInterrupt:
+            raise interrupted(f"pool {name!r} goes on to {nodes_text}.") from None
 
     def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":
         """`options` as if the packages of a `%pip install` in the cell were asked for with `--pip`.
@@ -147,10 +208,10 @@ class CellRunner:
                 raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
 
-    def _analyse(self, raw: str, options: "CellOptions") -> CellCode:
+    def _analyse(self, raw: str, options: "CellOptions", first_line: int = 2) -> CellCode:
         try:
             source = transform_cell(raw)
-            first_line = 2 + blank_lines(raw)
+            first_line += blank_lines(raw)
             filename = self._named(source, first_line)
             code = analyse(source, filename=filename, first_line=first_line)
         except SyntaxError as error:
@@ -208,7 +269,15 @@ class CellRunner:
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
-        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
+        self,
+        compute: "Compute",
+        code: CellCode,
+        sent: Capture,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        *,
+        gives: bool,
     ) -> Any:
         started = time.monotonic()
         shape: Shape = "map" if options.map is not None else "all" if options.on_several else "single"
@@ -255,6 +324,8 @@ class CellRunner:
                 value = cell.collect()
             if shape == "map":
                 return [] if not runs and code.shows_value else value
+            if gives:
+                return value
             self._remember(value)  # it was displayed already
             return None
         except KeyboardInterrupt:
@@ -324,6 +395,21 @@ def _refuse_stream(options: "CellOptions") -> None:
                 f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
                 "leave the option out, or collect the elements in a list."
             )
+
+
+def _has_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> bool:
+    """Whether a pool has as many nodes as it was told to have, and none that comes or goes.
+
+    Raises:
+        UsageError: it was closed.
+        ProvisioningError: nodes cannot be had.
+    """
+    if pool.state != "ready":
+        raise UsageError(f"Pool {name!r} was closed before it had its nodes.")
+    active = sum(node.state == "active" for node in pool.nodes)
+    if active < wanted.min and pool.failure:
+        raise ProvisioningError(f"Pool {name!r} {pool.failure}")
+    return active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling
 
 
 def _notify(sentence: str) -> None:

@@ -65,6 +65,7 @@ class CellRequest:
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
+        gives: whether the notebook displays it.
     """
 
     source: str
@@ -81,6 +82,7 @@ class CellRequest:
     definitions: tuple[str, ...] = ()
     in_place: bool = True
     shows: bool = True
+    gives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,8 @@ class _Cell:
             self.namespace[VALUE] = value
         if self.request.shows:
             self._show(value)
+        elif self.request.gives:
+            self._last = value  # a figure is not shown twice
 
     def _show(self, value: Any) -> None:
         if value is not None:
