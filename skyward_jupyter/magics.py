@@ -224,12 +224,11 @@ class SkyMagics(ConfiguredMagics):
             case _:
                 raise UsageError("%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`.")
         wanted = self._pools.scale(name, Nodes.parse(nodes))
-        nodes_text = f"{wanted} node{'' if str(wanted) == '1' else 's'}"
         if "wait" in given:
-            self._runner.wait_for_nodes(name, wanted, nodes_text, self._settings, quiet="quiet" in given)
-            _say(f"Pool {name!r} has {nodes_text}.")
+            count = self._runner.wait_for_nodes(name, wanted, self._settings, quiet="quiet" in given)
+            _say(f"Pool {name!r} has {count} node{'' if count == 1 else 's'}.")
         else:
-            _say(f"Pool {name!r} goes to {nodes_text}.")
+            _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
 
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""

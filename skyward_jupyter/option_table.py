@@ -243,6 +243,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--local",), "local", "run in the notebook itself, on no node, to try the cell out"),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(
+        ("--retries",),
+        "retries",
+        "run the cell again, up to so often, when it raises",
+        "cell",
+        "N",
+        reading.retries,
+        "a whole number",
+    ),
+    Option(
         ("--timeout",),
         "timeout",
         "stop the work after so long",

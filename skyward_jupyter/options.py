@@ -38,6 +38,7 @@ class CellOptions:
         by_node: whether each node has a section of the output.
         noblock: whether to return at once.
         resources, capabilities: what the cell asks of the node that it runs on.
+        retries: how often a run that raises is run again.
         timeout: seconds the cell may run, or None for no limit.
         inputs, outputs: the only variables to take along and to bring back; None for all.
         capture: whether variables are taken along.
@@ -54,6 +55,7 @@ class CellOptions:
     noblock: bool = False
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
+    retries: int = 0
     timeout: float | None = None
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None

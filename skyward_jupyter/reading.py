@@ -31,6 +31,7 @@ __all__ = [
     "one_of",
     "packages",
     "place",
+    "retries",
     "size",
     "variable",
 ]
@@ -90,6 +91,14 @@ def number(text: str) -> float:
 def count(text: str) -> int:
     """A whole number from 1 on."""
     return _above_zero(int(text))
+
+
+def retries(text: str) -> int:
+    """A whole number from 0 on."""
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
 
 
 def place(text: str) -> "On":

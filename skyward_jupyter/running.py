@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.errors import ProvisioningError, UsageError
 from skyward.placement import target_of
+from skyward.retrying import Retries
 from skyward.values import FrozenMap
 from skyward_jupyter.capture import Capture, capture, elements_of
 from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
@@ -130,8 +131,8 @@ class CellRunner:
             if shown:
                 self._publish(Footer((), (), time.monotonic() - started))
 
-    def wait_for_nodes(self, name: str, wanted: "Nodes", nodes_text: str, settings: "Settings", *, quiet: bool) -> None:
-        """Wait until a pool has as many nodes as it was told to have.
+    def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
+        """Wait until a pool has as many nodes as it was told to have; how many those are.
 
         Raises:
             UsageError: it was closed meanwhile.
@@ -142,15 +143,17 @@ class CellRunner:
         started = time.monotonic()
 
         def text() -> str:
-            ready = sum(node.state == "active" for node in compute.snapshot().nodes)
-            return f"Pool {name!r}: {ready} of {nodes_text} ready, {time.monotonic() - started:.0f} s"
+            pool = compute.snapshot()
+            ready = sum(node.state == "active" for node in pool.nodes)
+            return f"Pool {name!r}: {ready} of {pool.desired} nodes ready, {time.monotonic() - started:.0f} s"
 
         try:
             with self._progress(text, settings, quiet):
-                while not _has_nodes(name, compute.snapshot(), wanted):
+                while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
                     time.sleep(REFRESH)
         except KeyboardInterrupt:
-            raise interrupted(f"pool {name!r} goes on to {nodes_text}.") from None
+            raise interrupted(f"pool {name!r} goes on to {wanted} node{'' if str(wanted) == '1' else 's'}.") from None
+        return nodes
 
     def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":
         """`options` as if the packages of a `%pip install` in the cell were asked for with `--pip`.
@@ -291,13 +294,17 @@ class CellRunner:
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
+        finish = _finishing(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, names_node)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
+            retries = Retries(options.retries)
+            pendings = (
+                replace(pending, timeout=limit, needs=options.needs, retries=retries) for pending in sent.pendings
+            )
             for pending in pendings:
                 compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
@@ -391,14 +398,27 @@ def _refuse_stream(options: "CellOptions") -> None:
     given = {"--map": options.map is not None, "--on": options.on_several, "--noblock": options.noblock}
     for option, is_given in given.items():
         if is_given:
+            fix = "write `--on one`" if option == "--on" else "leave the option out"
             raise UsageError(
                 f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
-                "leave the option out, or collect the elements in a list."
+                f"{fix}, or collect the elements in a list."
             )
 
 
-def _has_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> bool:
-    """Whether a pool has as many nodes as it was told to have, and none that comes or goes.
+def _finishing(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:
+    """`finish`, and one line on each run that was run again."""
+
+    def finish_and_tell() -> None:
+        finish()
+        for times, reason in (each for run in runs for each in run.retries):
+            often = "once" if times == 1 else f"{times} times"
+            _notify(f"The cell was run again {often}; the last time because {reason}.")
+
+    return finish_and_tell
+
+
+def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | None:
+    """How many nodes a pool has, if they are as many as it was told to have, and none comes or goes.
 
     Raises:
         UsageError: it was closed.
@@ -409,7 +429,7 @@ def _has_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> bool:
     active = sum(node.state == "active" for node in pool.nodes)
     if active < wanted.min and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
-    return active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling
+    return active if active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling else None
 
 
 def _notify(sentence: str) -> None:

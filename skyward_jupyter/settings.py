@@ -26,6 +26,7 @@ class Settings:
     on: "On" = "one"
     by_node: bool = False
     quiet: bool = False
+    retries: int = 0
     timeout: float | None = None
     footer: bool = True
     capture_limit: int = CAPTURE_LIMIT
@@ -36,7 +37,7 @@ class Settings:
     @property
     def of_options(self) -> dict[str, Any]:
         """The fields of `CellOptions` that a cell has where it does not say otherwise."""
-        return {name: getattr(self, name) for name in ("pool", "on", "by_node", "quiet", "timeout")}
+        return {name: getattr(self, name) for name in ("pool", "on", "by_node", "quiet", "retries", "timeout")}
 
 
 NAMES = tuple(field.name for field in fields(Settings))
@@ -107,6 +108,12 @@ def _place(value: object) -> "On":
     return reading.place(str(value))
 
 
+def _retries(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(value)
+    return value
+
+
 def _number(read: Callable[[str], float]) -> Callable[[object], float]:
     """Takes numbers too where `read` takes texts."""
 
@@ -125,6 +132,7 @@ _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "on": (reading.PLACES, _place),
     "by_node": ("true or false", _flag),
     "quiet": ("true or false", _flag),
+    "retries": ("a whole number", _retries),
     "footer": ("true or false", _flag),
     "capture_limit": ("bytes, or a size such as '500MB'", _number(reading.size)),
     "show_progress": ("true or false", _flag),

@@ -33,6 +33,7 @@ class ConfiguredMagics(Magics):
     quiet = Bool(_DEFAULT.quiet, help="Whether cells show no progress, no list of what is sent and no footer.").tag(
         config=True
     )
+    retries = Int(_DEFAULT.retries, min=0, help="How often a cell that raises is run again.").tag(config=True)
     timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which the work of a cell is stopped.").tag(
         config=True
     )

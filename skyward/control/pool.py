@@ -427,9 +427,9 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
-                case tasks.Requeue(task, _, retries):
+                case tasks.Requeue(task, _, retries, reason):
                     again = self._works[task]
-                    again.running, again.retried = False, retries
+                    again.running, again.retried, again.retried_after = False, retries, reason
                     self._arrived.pop(task, None)
                 case plane.Ready() | plane.Decided():
                     pass

@@ -247,6 +247,7 @@ class Work:
         needs: what it asks of its node.
         retries: how often it runs again when it raises, and after what.
         retried: how often it was queued again so far.
+        retried_after: why, the last time.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
         origin: the cell that sent it.
@@ -271,6 +272,7 @@ class Work:
     needs: Needs = NOTHING
     retries: Retries = NO_RETRIES
     retried: int = 0
+    retried_after: str = ""
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None

@@ -32,6 +32,7 @@ class FakeRun:
     def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
         self.future: Future[Any] = Future()
         self.nodes = nodes
+        self.retries: list[tuple[int, str]] = []
         self.hardware = ["A100"]
         self.cost = 0.0011
         self.size = len(nodes)
