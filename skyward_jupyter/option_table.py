@@ -240,6 +240,7 @@ OPTIONS: tuple[Option, ...] = (
         "names, such as gpu,highmem",
     ),
     Option(("--by-node",), "by_node", "with --on all: a section of output for each node, the head's first"),
+    Option(("--plot",), "plot", "draw the numbers that the cell yields, or dicts or tuples of them, as they come"),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(
         ("--timeout",),

@@ -30,6 +30,7 @@ class CellOptions:
         on: which nodes.
         map: the variable whose elements the cell runs for.
         by_node: whether each node has a section of the output.
+        plot: whether what the cell yields is drawn.
         noblock: whether to return at once.
         resources, capabilities: what the cell asks of the node that it runs on.
         timeout: seconds the cell may run, or None for no limit.
@@ -44,6 +45,7 @@ class CellOptions:
     on: "On" = "one"
     map: str | None = None
     by_node: bool = False
+    plot: bool = False
     noblock: bool = False
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
