@@ -44,7 +44,7 @@ def caption(curves: "Curves") -> str:
 def picture(curves: "Curves") -> str:
     """The curves over the number of the element, from 0 on, with axes and a legend."""
     low, high = _range(curves)
-    marks = ticks(low, high, 5)
+    marks = ticks(low, high, 7)
     labels = _labels(marks)
     left = 14 + _CHARACTER * max(map(len, labels))
     legend, top = _legend(curves, left)
@@ -73,10 +73,12 @@ def picture(curves: "Curves") -> str:
         'stroke-opacity=".6"/>'
         f'<text x="{(plot.left + plot.right) / 2:.1f}" y="{_HEIGHT - 3}" text-anchor="middle">element</text>'
     )
+    sheer = ' stroke-opacity=".75"' if curves.step > 1 else ""  # what lies behind a dense curve is seen
     for number, curve in enumerate(curves.curves.values()):
         if path := _path(curve, plot, curves.step, curves.count):
             parts.append(
-                f'<path d="{path}" fill="none" {_stroke(number)} stroke-linejoin="round" stroke-linecap="round"/>'
+                f'<path d="{path}" fill="none" {_stroke(number)}{sheer} '
+                'stroke-linejoin="round" stroke-linecap="round"/>'
             )
     parts.append("</svg>")
     return "".join(parts)

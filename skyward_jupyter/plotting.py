@@ -38,6 +38,7 @@ class LivePlot:
         self._lock = Lock()
         self._drawn = 0
         self._passed_over = False
+        self._confirmed = False
         self._redrawing = Redrawing(self._draw)
 
     def __enter__(self) -> Self:
@@ -64,10 +65,19 @@ class LivePlot:
         if self._live:
             self._publish()
 
-    def _publish(self) -> None:
+    def confirm(self) -> None:
+        """Draw the last state from the cell that runs now, once.
+
+        What executes notebooks without a front end (nbclient) takes updates only from the cell that it waits for.
+        """
+        if self._live and self._drawn and not self._confirmed:
+            self._confirmed = True
+            self._publish(again=True)
+
+    def _publish(self, *, again: bool = False) -> None:
         with self._lock:
             count = self._curves.count
-            if count == self._drawn:
+            if count == self._drawn and not again:
                 return
             text, svg = caption(self._curves), picture(self._curves)
         data = {"text/plain": text, "text/html": f"<div>{svg}</div>"}

@@ -37,6 +37,7 @@ class ReadAhead:
 
     Attributes:
         elements: those that have arrived.
+        plot: draws the elements; None without `--plot`.
         future: the result of the cell, as for one that does not yield; set once all elements were taken.
     """
 
@@ -46,7 +47,7 @@ class ReadAhead:
         self._run = run
         self.elements = elements
         self._user_ns = user_ns
-        self._plot = plot
+        self.plot = plot
         self.future: Future[CellResult] = Future()
 
     def __getattr__(self, name: str) -> Any:
@@ -82,7 +83,7 @@ class ReadAhead:
         side = Side(self._user_ns, is_home=True)
         result: CellResult | None = None
         with ExitStack() as drawn:
-            plot = None if self._plot is None else drawn.enter_context(self._plot)
+            plot = None if self.plot is None else drawn.enter_context(self.plot)
             redrawing = None if line is None else drawn.enter_context(Redrawing(line.redraw))
             for item in self._run.items():
                 if isinstance(item, CellResult):
@@ -108,12 +109,13 @@ class StreamHandle(CellHandle):
 
     Args:
         arguments: those of `CellHandle`.
-        elements: those that arrive.
+        stream: what takes its elements.
     """
 
-    def __init__(self, *arguments: Any, elements: Elements) -> None:
+    def __init__(self, *arguments: Any, stream: ReadAhead) -> None:
         super().__init__(*arguments)
-        self._elements = elements
+        self._elements = stream.elements
+        self._plot = stream.plot
 
     @property
     def amount(self) -> str:
@@ -130,7 +132,11 @@ class StreamHandle(CellHandle):
             TaskError: it did not end by itself.
             BaseException: what the cell raised; what it had bound by then is bound here.
         """
-        super().result(timeout)
+        try:
+            super().result(timeout)
+        finally:
+            if self._plot is not None and self.done():
+                self._plot.confirm()
         return self._elements.kept()
 
     def __iter__(self) -> Iterator[Any]:

@@ -270,7 +270,7 @@ class CellRunner:
         number = max((handle.number for handle in self.background), default=0) + 1
         line = next(line.strip() for line in raw.splitlines() if line.strip())
         details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
-        handle = CellHandle(*details) if stream is None else StreamHandle(*details, elements=stream.elements)
+        handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
         self.background.append(handle)
         return handle
 
