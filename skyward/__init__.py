@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from skyward.attaching import attach
     from skyward.collections import barrier, counter, dict, lock, queue, set
     from skyward.compute import Compute
+    from skyward.control.streams import Stream
+    from skyward.control.work import TaskFuture
     from skyward.errors import (
         BudgetExhaustedError,
         CollectionError,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
         LockLostError,
         MissingModuleError,
         NoClusterError,
+        NodeErrors,
         NodeLostError,
         NodeStartError,
         NoGroupFitsError,
@@ -89,6 +92,7 @@ __all__ = [
     "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
+    "NodeErrors",
     "NodeLostError",
     "NodeStartError",
     "Nodes",
@@ -110,9 +114,11 @@ __all__ = [
     "SlotsHeldError",
     "Spec",
     "SpecError",
+    "Stream",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
+    "TaskFuture",
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
@@ -154,6 +160,8 @@ _HOMES = {
     "queue": "collections",
     "set": "collections",
     "Compute": "compute",
+    "Stream": "control.streams",
+    "TaskFuture": "control.work",
     "SkyFunction": "function",
     "function": "function",
     "main": "function",
@@ -195,11 +203,22 @@ def _load(name: str) -> object:
     return getattr(import_module(f"skyward.{_HOMES.get(name, 'errors')}"), name)
 
 
-def _unknown(name: str) -> str:
-    from skyward.published_names import OF_THE_MODULE
+class _MissingName(AttributeError):
+    """Says what is meant by a name that is not public, once somebody reads it: the import system asks, and does not."""
 
-    instead = OF_THE_MODULE.get(name)
-    return f"module 'skyward' has no attribute {name!r}" + ("" if instead is None else f": {instead}")
+    def __init__(self, name: str) -> None:
+        super().__init__(name, name=name, obj=None)  # without `obj`, from which Python would make a guess of its own
+
+    def __str__(self) -> str:
+        from skyward.published_names import meant
+
+        (name,) = self.args
+        instead = meant(name, __all__)
+        return f"module 'skyward' has no attribute {name!r}" + (f": {instead}" if instead else "")
+
+
+_MissingName.__name__ = _MissingName.__qualname__ = AttributeError.__name__  # as a traceback shows it
+_MissingName.__module__ = AttributeError.__module__
 
 
 if not TYPE_CHECKING:  # the type checkers would take every name for public
@@ -211,7 +230,7 @@ if not TYPE_CHECKING:  # the type checkers would take every name for public
             globals()[name] = found = version("skyward-jupyter")
             return found
         if name not in __all__:
-            raise AttributeError(_unknown(name), name=name, obj=sys.modules[__name__])
+            raise _MissingName(name)
         value = globals()[name] = _load(name)
         return value
 
@@ -220,11 +239,17 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+_NOT_MODULES = frozenset((*_HOMES, "compute", "metrics"))
+"""Names of modules that are not attributes of the package: public names of their own, or names that people mean
+something else by.
+"""
+
+
 class _Door(ModuleType):
     """Keeps `sky.function` the decorator when the import system binds the module of the same name."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in _HOMES or not isinstance(value, ModuleType):
+        if name not in _NOT_MODULES or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[object, ...]:  # a task that uses `sky` imports it on its node, as with any module

@@ -7,8 +7,8 @@ hands it over, and waits where it must.
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
@@ -20,13 +20,13 @@ from skyward.collections.opener import Opener, Shared
 from skyward.config.pools import configured
 from skyward.console import ConsoleSink
 from skyward.control import background
-from skyward.control.blocked import Blocked
 from skyward.control.decisions import DecisionEvent
 from skyward.control.forked import is_forked, refuse_forked
+from skyward.control.group_stream import GroupStream
 from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolReport, PoolSnapshot
-from skyward.control.work import Sink
+from skyward.control.work import Sink, TaskFuture
 from skyward.dispatch import Dispatcher
 from skyward.errors import (
     NoGroupFitsError,
@@ -47,12 +47,12 @@ from skyward.function import (
     Target,
     current_pool,
     function,
-    gather,
     is_generator,
 )
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
-from skyward.opened import opened, say
+from skyward.mapping import calls_of_map, note_items
+from skyward.opened import observed, opened, say
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
 from skyward.requests import Bundle, request_resources
@@ -61,6 +61,7 @@ from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolv
 from skyward.target import described
 from skyward.values import FrozenMap, closest, number, shown
 from skyward.watching import watched
+from skyward.words import asked_to_stop, nodes_text
 
 if TYPE_CHECKING:
     from skyward.control.recovered import RecoveredTask
@@ -101,6 +102,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._console: Console | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._blocks = 0
+        self._resized: dict[str, Nodes] = {}
 
     # Life.
 
@@ -120,9 +122,19 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return self._options
 
     @property
+    def asked_nodes(self) -> Nodes:
+        """The number of nodes that the first group was last asked to have, by its spec or by `resize`."""
+        return self._resized.get(next(iter(self._groups)), self.spec.nodes)
+
+    @property
     def is_open(self) -> bool:
         """Whether tasks can be sent."""
         return self._pool is not None and self._pool.state == "ready"
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether a `with` block is to close it."""
+        return self._blocks > 0
 
     def open(self) -> Self:
         """Get the nodes; returns when enough of them are ready. Does nothing where the pool is open.
@@ -139,7 +151,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             if self._pool is not None and self._pool.state != "closed":
                 return self
             lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
-            self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
+            with observed(self):
+                self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
 
     @classmethod
@@ -148,18 +161,25 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         name: str,
         groups: Mapping[str, tuple[Spec, ...]],
         options: Options,
-        record: PoolRecord,
+        take_over: Callable[[], PoolRecord],
         earlier: Sequence[ClusterEntry],
     ) -> Self:
-        """A pool that another process has opened, ours from now on: see `sky.attach`."""
+        """A pool that another process has opened, ours from now on: see `sky.attach`.
+
+        Args:
+            take_over: makes the pool's record this process's.
+            earlier: what is on record of the pool.
+        """
         self = cls(*next(iter(groups.values())), name=name)
         self._groups, self._options = FrozenMap(groups), options
-        self._open(record, earlier)
+        with observed(self):
+            self._open(take_over(), earlier)
         return self
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
         if self._bus.ended:
             self._bus = EventBus(self.name)
+        self._resized = {}
         self._console = report(self._bus, self._options, self._look)
         try:
             pool = Pool(self.name, self._groups, self._options, say, record, self._bus)
@@ -246,7 +266,9 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
         if group is not None and group not in self._groups:
             raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
-        background.call_soon(self._ready().resize, Nodes.of(nodes), group)
+        wanted = Nodes.of(nodes)
+        background.call_soon(self._ready().resize, wanted, group)
+        self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
         """Keep room for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
@@ -369,14 +391,14 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             with self._shown():
                 return runs[0].future.result()  # type: ignore[no-any-return]
 
-    def submit[T](self, pending: PendingFunction[T]) -> Future[T]:
+    def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
         """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
             self.start(pending, runs=runs)
             if not runs[0].is_stream:
                 return runs[0].future
-            ready: Future[Any] = Future()
+            ready: TaskFuture[Any] = TaskFuture()
             ready.set_result(runs[0].items())
             return ready
 
@@ -396,11 +418,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         with self._stopping(runs):
             self._start_group(group, runs)
             if group.stream:
-                return self._stream_group(list(runs), group.ordered)
+                return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
                 return tuple([run.items() if run.is_stream else run.future.result() for run in runs])
 
-    def submit_group(self, group: PendingFunctionGroup[Any]) -> Future[tuple[Any, ...]]:
+    def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
         """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
@@ -408,29 +430,50 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             return self._dispatcher().gathered(runs)
 
     @overload
-    def map[S, T](self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S]) -> list[T]: ...
+    def map[S, T](
+        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], *, chunksize: int = 1
+    ) -> list[T]: ...
     @overload
-    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S]) -> list[T]: ...
-    def map(self, fn: Any, items: Iterable[Any]) -> list[Any]:
+    def map[S, T](
+        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], *, chunksize: int = 1
+    ) -> list[T]: ...
+    @overload
+    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], *, chunksize: int = 1) -> list[T]: ...
+    def map(self, fn: Any, items: Iterable[Any], *, chunksize: int = 1) -> list[Any]:
         """Call `fn` with each item, all of them in parallel, and wait; the results in the order of the items.
+
+        The first error is raised, with a note that names its item, and stops the other calls.
 
         Args:
             fn: a function of one argument; it need not be decorated with `@sky.function`.
+            chunksize: items of one task, which are called one after the other. More than one pays where a call takes
+                less than a millisecond. A timeout of the function is that of each call; retries run the task again.
 
         Raises:
             OperatorError: it is a generator function.
+            SpecError: `chunksize` is no number of items.
 
         Example:
             squares = pool.map(lambda x: x * x, range(10))
         """
         __tracebackhide__ = True
         call = fn if isinstance(fn, SkyFunction) else function(fn)
-        if is_generator(call.fn):
-            raise OperatorError(
-                f"`pool.map` takes a function that returns its result, and `{call.__name__}` yields: stream each call "
-                f"with `{call.__name__}(item) >> pool`, or return a list."
-            )
-        return list(self.run_group(gather(*(call(item) for item in items))))
+        given = list(items)
+        runs: list[Run[Any]] = []
+        results: list[Any] = []
+        with self._stopping(runs):
+            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs)
+            with watched([run.future for run in runs]), self._shown():
+                for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
+                    try:
+                        result = run.future.result()
+                    except BaseException as error:
+                        del run  # see `_stopping`
+                        if isinstance(error, Exception):
+                            note_items(error, first, given[first : first + chunksize])
+                        raise
+                    results += [result] if chunksize == 1 else result
+        return results
 
     def start(
         self,
@@ -503,21 +546,6 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         pool = self._pool
         return None if pool is None or pool.state in ("idle", "requesting") else pool.snapshot()
 
-    def _stream_group(self, runs: list[Run[Any]], ordered: bool) -> Iterator[Any]:
-        waiting = [run.future for run in runs]
-        try:
-            while waiting:
-                if not ordered and not any(future.done() for future in waiting):
-                    with Blocked(tuple(waiting)):
-                        wait(waiting, return_when=FIRST_COMPLETED)
-                place = 0 if ordered else next(place for place, future in enumerate(waiting) if future.done())
-                yield waiting.pop(place).result()
-        finally:
-            for run in runs:
-                run.cancel()
-                del run
-            del runs, waiting  # see `_stopping`
-
     def _dispatcher(self) -> Dispatcher:
         self._ready()
         if self._dispatch is None:
@@ -569,13 +597,13 @@ def _stop(runs: Sequence[Run[Any]]) -> str:
     if not running and any(run.nodes for run in runs):
         return "the work had ended"
     if waiting := _ranks(run for run in running if not run.future.done()):
-        return f"node {waiting} was asked to stop the work, and has not confirmed it yet"
+        return asked_to_stop(waiting)
     ranks = _ranks(running)
-    return f"the work on node {ranks} was stopped" if ranks else "the work was not started"
+    return f"the work on {nodes_text(ranks)} was stopped" if ranks else "the work was not started"
 
 
-def _ranks(runs: Iterable[Run[Any]]) -> str:
-    return ", ".join(map(str, sorted({rank for run in runs for rank in run.nodes})))
+def _ranks(runs: Iterable[Run[Any]]) -> set[int]:
+    return {rank for run in runs for rank in run.nodes}
 
 
 def _refuse_on_node() -> None:

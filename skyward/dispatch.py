@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control import background
+from skyward.control.inputs import Inputs
 from skyward.control.origin import current_origin
 from skyward.control.pool import Pool
 from skyward.control.run import Run, follow
 from skyward.control.streams import Feeder, StreamBuffer, feeder
 from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
-from skyward.errors import PoolClosedError, SpecError
+from skyward.errors import NotPicklableError, PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.node_errors import error_of_nodes
 from skyward.specs import Options
+from skyward.taken import Taken, may_hold_futures
 from skyward.wire.arguments import StreamMarker
 from skyward.wire.code import PreparedCode, prepare_code
-from skyward.wire.payload import encode_call
+from skyward.wire.payload import Outgoing, encode_call
 
 __all__ = ["Dispatcher"]
 
@@ -59,14 +62,31 @@ class Dispatcher:
         if code is None:
             code = codes[id(function)] = prepare_code(function)
         args, kwargs, feeders = _split_streams(function, pending.args, pending.kwargs)
-        call = encode_call(args, kwargs, code.name)
+        call, takes = _encode_call(args, kwargs, code.name)
         streams = is_generator(function)
         timeout = pending.timeout
         if timeout is None and not streams:
             timeout = self._options.default_compute_timeout
         stream = StreamBuffer() if streams else None
         origin = current_origin.get()
-        return Work(code, call, TaskFuture(), sink, timeout, stream, feeders, pending.needs, origin=origin)
+        inputs = Inputs(code.name, takes, pending.waits_for) if takes or pending.waits_for else None
+        if feeders and pending.retries.times:
+            raise SpecError(f"{code.name}() reads an iterator, which cannot be read again for `retries=`: pass a list.")
+        future: TaskFuture[Any] = TaskFuture()
+        future.name = f"{code.name}()"
+        return Work(
+            code,
+            call,
+            future,
+            sink,
+            timeout,
+            stream,
+            feeders,
+            pending.needs,
+            pending.retries,
+            origin=origin,
+            inputs=inputs,
+        )
 
     def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
         """Send a task to every node.
@@ -87,22 +107,36 @@ class Dispatcher:
         def make() -> Work:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
-            work.origin = template.origin
+            work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 
         def done(ended: dict[int, Work]) -> None:
             _collect(future, ended)
 
-        broadcast = BroadcastWork(make, done, members, pending.needs, template.code.name)
+        broadcast = BroadcastWork(
+            make,
+            done,
+            future.set_exception,
+            future.end_cancelled,
+            members,
+            template.needs,
+            template.code.name,
+            template.retries,
+            template.inputs,
+        )
+        future.name = template.future.name
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
         future.parts = lambda: [work.future for work in tuple(members.values())]
+        future.runs_while(lambda: any(work.running for work in tuple(members.values())))
         runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
         background.call_soon(pool.broadcast, broadcast)
 
-    def gathered(self, runs: Sequence[Run[Any]]) -> Future[tuple[Any, ...]]:
+    def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
         """A future of the results of `runs`; ends at the first error, which stops the others."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
+        future.name = "a group"
+        future.members = tuple(run.future for run in runs)
         runs = list(runs)
         left = len(runs)
 
@@ -127,6 +161,7 @@ class Dispatcher:
 
         future.stop_with(stop)
         future.parts = lambda: [run.future for run in runs]
+        future.runs_while(lambda: any(run.future.running() for run in tuple(runs)))
         if not runs:
             future.set_result(())
         for run in tuple(runs):
@@ -152,18 +187,33 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
     if not works:
         future.set_exception(PoolClosedError("The broadcast found no node to run on; open the pool first."))
         return
-    failed = [work for work in works if not work.future.cancelled() and Future.exception(work.future) is not None]
-    if failed:
-        error = Future.exception(failed[0].future)
-        assert error is not None
-        if len(works) > 1:
-            ranks = ", ".join(str(work.nodes[-1]) for work in failed if work.nodes)
-            error.add_note(f"It failed on node {ranks}, of {len(works)} nodes.")
-        future.set_exception(error)
+    errors = [(rank, error) for rank, work in sorted(members.items()) if (error := _error(work)) is not None]
+    if errors:
+        future.set_exception(error_of_nodes(works[0].code.name, errors, len(works)))
     elif any(work.future.cancelled() for work in works):
         future.end_cancelled("The broadcast was cancelled.")
     else:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
+
+
+def _encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[Outgoing, tuple[Future[Any], ...]]:
+    """The arguments ready to send, and the futures whose values are to be put in the places of markers in them."""
+    if not any(map(may_hold_futures, (*args, *kwargs.values()))):
+        try:
+            return encode_call(args, kwargs, name), ()
+        except NotPicklableError:
+            taken = Taken()
+            placed, named = taken.replace(args, kwargs)
+            if not taken.futures:
+                raise
+    else:
+        taken = Taken()
+        placed, named = taken.replace(args, kwargs)
+    return encode_call(placed, named, name), tuple(taken.futures)
+
+
+def _error(work: Work) -> BaseException | None:
+    return None if work.future.cancelled() else Future.exception(work.future)
 
 
 def _split_streams(

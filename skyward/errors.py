@@ -31,9 +31,11 @@ SkywardError
 │   └── RemoteError               it raised something whose type cannot be rebuilt here
 └── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
 
-An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause.
+An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause; those
+of several nodes of a broadcast as ``NodeErrors``, an ``ExceptionGroup``.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
+    "NodeErrors",
     "NodeLostError",
     "NodeStartError",
     "NotOnNodeError",
@@ -257,3 +260,28 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return "\n" + self.text
+
+
+class NodeErrors(ExceptionGroup[Exception]):
+    """What a broadcast raised on several nodes, in the order of their ranks.
+
+    It is also of the type that all of these exceptions have in common, with the arguments, the attributes and the text
+    of the first: `except ValueError` catches it where each node raised a `ValueError`, and so does `except*`.
+
+    Attributes:
+        nodes: rank of the node of each of `exceptions`.
+    """
+
+    nodes: tuple[int, ...] = ()
+
+    def derive(self, exceptions: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # narrower
+        """Return a part of it, as `except*` does."""
+        return ExceptionGroup(self.message, exceptions)
+
+    def __str__(self) -> str:
+        return super().__str__() if type(self) is NodeErrors else str(self.exceptions[0])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        from skyward.node_errors import regroup
+
+        return regroup, (self.message, self.exceptions, self.nodes, getattr(self, "__notes__", []))

@@ -3,13 +3,14 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, overload
 
 from skyward.errors import OperatorError, SpecError
-from skyward.pending import PendingFunction, PendingFunctionGroup, check_timeout, gather
-from skyward.signature import is_generator, stream_arguments, stream_parameters
+from skyward.pending import PendingFunction, PendingFunctionGroup, Unknown, check_timeout, gather
+from skyward.retrying import NO_RETRIES, Retries, RetryOn
+from skyward.signature import is_generator, run_here, stream_arguments, stream_parameters
 from skyward.specs.needs import NOTHING, Needs, Resources
 from skyward.target import CurrentPool, Destination, RightSide, Target, current_pool, sky
 
@@ -40,6 +41,7 @@ class SkyFunction[**P, T]:
         fn: the function that was decorated.
         timeout: seconds that each call of it may run, or None for the pool's default.
         needs: what each call of it asks of the node that it runs on.
+        retries: how often a call of it is run again when it raises, and after what.
     """
 
     __sky_function__ = True
@@ -52,6 +54,7 @@ class SkyFunction[**P, T]:
         fn: Callable[P, T],
         timeout: float | None = None,
         needs: Needs = NOTHING,
+        retries: Retries = NO_RETRIES,
         bound: tuple[Any, ...] = (),
     ) -> None:
         functools.update_wrapper(self, fn)
@@ -60,16 +63,21 @@ class SkyFunction[**P, T]:
         self.fn = fn
         self.timeout = timeout
         self.needs = needs
+        self.retries = retries
         self._bound = bound
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> PendingFunction[T]:
         """The call, not run yet."""
-        return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout, self.needs)
+        return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout, self.needs, self.retries)
 
     def local(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of the function, run here and now."""
-        fn: Callable[..., T] = self.fn
-        return fn(*self._bound, *args, **kwargs)
+        """The result of the function, run here and now; an `async def` function has an event loop of its own.
+
+        Raises:
+            UsageError: an event loop runs on this thread already.
+        """
+        result: T = run_here(self.fn, (*self._bound, *args), kwargs)
+        return result
 
     @overload
     def __get__(self, instance: None, owner: type[Any]) -> Self: ...
@@ -79,7 +87,14 @@ class SkyFunction[**P, T]:
     ) -> "SkyFunction[Q, R]": ...
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         """The function bound to `instance`, which travels as the first argument of its calls."""
-        return self if instance is None else SkyFunction(self.fn, self.timeout, self.needs, (*self._bound, instance))
+        return self if instance is None else self._with(self.fn, (*self._bound, instance))
+
+    def filtered(self, change: Callable[[Callable[..., Any]], Any]) -> "SkyFunction[P, T]":
+        """The same for what `change` makes of the function."""
+        return self._with(change(self.fn), self._bound)
+
+    def _with(self, fn: Callable[..., Any], bound: tuple[Any, ...]) -> "SkyFunction[P, T]":
+        return SkyFunction(fn, self.timeout, self.needs, self.retries, bound)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -139,14 +154,21 @@ def _travels_by_value(module: str) -> bool:
 class _Decorator:
     """What `@sky.function(...)` applies."""
 
-    __slots__ = ("_needs", "_timeout")
+    __slots__ = ("_needs", "_retries", "_timeout")
 
-    def __init__(self, timeout: float | None, needs: Needs) -> None:
+    def __init__(self, timeout: float | None, needs: Needs, retries: Retries) -> None:
         self._timeout = timeout
         self._needs = needs
+        self._retries = retries
 
     @overload
+    def __call__[**P](self, fn: Callable[P, Unknown], /) -> SkyFunction[P, Any]: ...
+    @overload
     def __call__[**P, Y](self, fn: Callable[P, Generator[Y, Any, Any]], /) -> SkyFunction[P, Iterator[Y]]: ...
+    @overload
+    def __call__[**P, Y](self, fn: Callable[P, AsyncIterator[Y]], /) -> SkyFunction[P, Iterator[Y]]: ...
+    @overload
+    def __call__[**P, T](self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> SkyFunction[P, T]: ...
     @overload
     def __call__[**P, T](self, fn: Callable[P, T], /) -> SkyFunction[P, T]: ...
     def __call__(self, fn: Any, /) -> Any:
@@ -156,18 +178,23 @@ class _Decorator:
             raise SpecError(f"Put `@{type(fn).__name__}` above `@sky.function`, not below it.")
         if not callable(fn):
             raise SpecError(
-                f"`@sky.function` decorates a function, but got {fn!r}; it takes `timeout=`, `resources=` and "
-                "`capabilities=` by keyword."
+                f"`@sky.function` decorates a function, but got {fn!r}; it takes `timeout=`, `resources=`, "
+                "`capabilities=`, `retries=` and `retry_on=` by keyword."
             )
-        original = inspect.unwrap(fn)
-        if inspect.iscoroutinefunction(original) or inspect.isasyncgenfunction(original):
-            raise SpecError(
-                f"`{original.__name__}` is `async`, and a node runs plain functions: make it a plain `def` that calls "
-                "`asyncio.run(...)`."
-            )
-        return SkyFunction(fn, self._timeout, self._needs)
+        return SkyFunction(fn, self._timeout, self._needs, self._retries)
 
 
+@overload
+def function[**P](
+    fn: Callable[P, Unknown],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+) -> SkyFunction[P, Any]: ...
 @overload
 def function[**P, Y](
     fn: Callable[P, Generator[Y, Any, Any]],
@@ -176,7 +203,31 @@ def function[**P, Y](
     timeout: float | None = None,
     resources: Resources | None = None,
     capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
 ) -> SkyFunction[P, Iterator[Y]]: ...
+@overload
+def function[**P, Y](
+    fn: Callable[P, AsyncIterator[Y]],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+) -> SkyFunction[P, Iterator[Y]]: ...
+@overload
+def function[**P, T](
+    fn: Callable[P, Coroutine[Any, Any, T]],
+    /,
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+) -> SkyFunction[P, T]: ...
 @overload
 def function[**P, T](
     fn: Callable[P, T],
@@ -185,17 +236,30 @@ def function[**P, T](
     timeout: float | None = None,
     resources: Resources | None = None,
     capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
 ) -> SkyFunction[P, T]: ...
 @overload
 def function(
-    *, timeout: float | None = None, resources: Resources | None = None, capabilities: Iterable[str] = ()
+    *,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
 ) -> _Decorator: ...
 def function(
-    *fns: Any, timeout: float | None = None, resources: Resources | None = None, capabilities: Iterable[str] = ()
+    *fns: Any,
+    timeout: float | None = None,
+    resources: Resources | None = None,
+    capabilities: Iterable[str] = (),
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
 ) -> Any:
     """The function as one whose calls are values: `train(10)` runs nothing, `train(10) >> pool` does.
 
-    A generator function streams: `>>` gives an iterator. A parameter annotated `Iterator[T]` streams in.
+    A generator function streams: `>>` gives an iterator. A parameter annotated `Iterator[T]` streams in. An `async def`
+    function runs on an event loop of its node, one for each call; a timeout or a cancel cancels its coroutine.
 
     Args:
         fns: the function, when used bare; nothing when used with keywords.
@@ -203,12 +267,15 @@ def function(
             has no limit but this one, which counts from its start to its end, pauses for its reader included.
         resources: amounts of its node's resources that each call holds while it runs, such as `{"GPU": 1}`.
         capabilities: what that node must be able to do, such as `{"gpu"}`.
+        retries: how often a call that raises is run again, apart from the losses of nodes that the pool's
+            `retry_on_interruption` covers. A generator is run again only if none of its elements has arrived.
+        retry_on: the exceptions after which it is, a class or several; None for any `Exception`.
 
     Raises:
         SpecError: what it decorates is not a plain function, or a keyword has a value that is not allowed.
     """
     needs = Needs({} if resources is None else resources, capabilities) or NOTHING
-    decorator = _Decorator(check_timeout(timeout), needs)
+    decorator = _Decorator(check_timeout(timeout), needs, Retries.of(retries, retry_on))
     return decorator(*fns) if fns else decorator
 
 

@@ -1,8 +1,9 @@
 """Which nodes a function may print from. The rule is decided on the node, per task."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,7 +31,7 @@ class _Rule:
 
     def __call__[F: Callable[..., Any]](self, fn: F) -> F:
         if isinstance(fn, SkyFunction):
-            return SkyFunction(_filtered(self, fn.fn), fn.timeout, fn.needs)  # type: ignore[return-value]  # F is a SkyFunction
+            return fn.filtered(functools.partial(_filtered, self))  # type: ignore[return-value]  # F is a SkyFunction
         if not callable(fn):
             name = "silent" if self.only is None else next(iter(self.streams))
             raise SpecError(f"`sky.{name}` decorates a function, but got {fn!r}.")
@@ -101,6 +102,24 @@ def _filtered(rule: _Rule, fn: Callable[..., Any]) -> Any:
 
         return stream
 
+    if inspect.isasyncgenfunction(fn):
+
+        @functools.wraps(fn)
+        async def async_stream(*args: Any, **kwargs: Any) -> Any:
+            async with contextlib.aclosing(_stepped_async(rule, fn(*args, **kwargs))) as items:
+                async for item in items:
+                    yield item
+
+        return async_stream
+
+    if inspect.iscoroutinefunction(fn):
+
+        @functools.wraps(fn)
+        async def async_call(*args: Any, **kwargs: Any) -> Any:
+            return await _awaited(rule, fn(*args, **kwargs))
+
+        return async_call
+
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         return _called(rule, fn, args, kwargs)
@@ -111,6 +130,26 @@ def _filtered(rule: _Rule, fn: Callable[..., Any]) -> Any:
 def _called(rule: _Rule, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with rule.applied():
         return fn(*args, **kwargs)
+
+
+async def _awaited(rule: _Rule, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    with rule.applied():
+        return await coroutine
+
+
+async def _stepped_async(rule: _Rule, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """`stream`, with the rule applied while it runs and lifted while it waits at a `yield`."""
+    try:
+        while True:
+            with rule.applied():
+                try:
+                    item = await anext(stream)
+                except StopAsyncIteration:
+                    return
+            yield item
+    finally:
+        with rule.applied():
+            await stream.aclose()
 
 
 def _stepped(rule: _Rule, stream: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

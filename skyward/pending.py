@@ -5,22 +5,33 @@
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from skyward import limits
 from skyward.errors import OperatorError, SpecError
+from skyward.retrying import NO_RETRIES, Retries, RetryOn
+from skyward.signature import run_here
 from skyward.specs.needs import NOTHING, Needs
 from skyward.target import Destination, described, is_target, resolve_target
 from skyward.values import shown
 
-__all__ = ["PendingFunction", "PendingFunctionGroup", "check_timeout", "gather"]
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from skyward.control.streams import Stream
+    from skyward.control.work import TaskFuture
+
+__all__ = ["PendingFunction", "PendingFunctionGroup", "Unknown", "check_timeout", "gather"]
 
 # Old-style variables, because inference would make them invariant: a list or a future of T is returned fresh.
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
+
+
+class Unknown:
+    """Nothing is of this type: a result that is taken for it is of a type that the checkers do not know."""
 
 
 class _LeftOperand:
@@ -67,6 +78,8 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         timeout: seconds it may run, or None for the pool's `default_compute_timeout`; for a generator function, None
             for no limit.
         needs: what it asks of the node that it runs on, beside a slot.
+        retries: how often it is run again when it raises, and after what.
+        waits_for: futures that must have ended well before it runs.
     """
 
     fn: Callable[..., T_co]
@@ -74,6 +87,8 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     kwargs: dict[str, Any] = field(default_factory=dict)
     timeout: float | None = None
     needs: Needs = NOTHING
+    retries: Retries = NO_RETRIES
+    waits_for: "tuple[Future[Any], ...]" = ()
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same call, which may run for `seconds`; None for the pool's default."""
@@ -83,9 +98,28 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         """The same call, which holds these amounts of its node's resources; those not named stay, 0 takes one away."""
         return replace(self, needs=Needs({**self.needs.resources, **amounts}, self.needs.capabilities))
 
+    def with_retries(self, times: int, retry_on: RetryOn | None = None) -> Self:
+        """The same call, which runs again, up to `times`, when it raises one of `retry_on`; None for any exception."""
+        return replace(self, retries=Retries.of(times, retry_on))
+
+    def after(self, *futures: "Future[Any]") -> Self:
+        """The same call, which runs once these futures have ended well; where one fails, it fails with that error.
+
+        The values of futures among its arguments are waited for in any case.
+
+        Raises:
+            SpecError: one of them is no future.
+        """
+        return replace(self, waits_for=(*self.waits_for, *_futures(self.text, futures)))
+
     def local(self) -> T_co:
-        """The result of the call, run here and now."""
-        return self.fn(*self.args, **self.kwargs)
+        """The result of the call, run here and now; an `async def` function has an event loop of its own.
+
+        Raises:
+            UsageError: an event loop runs on this thread already.
+        """
+        result: T_co = run_here(self.fn, self.args, self.kwargs)
+        return result
 
     @property
     def text(self) -> str:
@@ -96,8 +130,14 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     def __repr__(self) -> str:
         return f"<pending {self.text}>"
 
-    def __rshift__(self, target: Destination) -> T_co:
-        """Run it on one node and wait for the result; a generator function gives an iterator at once."""
+    @overload
+    def __rshift__(self: "PendingFunction[Unknown]", target: Destination) -> Any: ...
+    @overload
+    def __rshift__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "Stream[Y]": ...
+    @overload
+    def __rshift__(self, target: Destination) -> T_co: ...
+    def __rshift__(self, target: Destination) -> Any:
+        """Run it on one node and wait for the result; a generator function gives a stream at once."""
         __tracebackhide__ = True  # IPython leaves such frames out of a traceback
         result = resolve_target(target, self, ">>").run(self)
         if result is NotImplemented:  # from an operator, it would tell Python to try the one of the right side
@@ -107,8 +147,14 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
             )
         return result
 
-    def __gt__(self, target: Destination) -> Future[T_co]:
-        """Run it on one node; a future of the result."""
+    @overload
+    def __gt__(self: "PendingFunction[Unknown]", target: Destination) -> "TaskFuture[Any]": ...
+    @overload
+    def __gt__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "TaskFuture[Stream[Y]]": ...
+    @overload
+    def __gt__(self, target: Destination) -> "TaskFuture[T_co]": ...
+    def __gt__(self, target: Destination) -> "TaskFuture[Any]":
+        """Run it on one node; a future of the result, which a coroutine may await."""
         return resolve_target(target, self, ">").submit(self)
 
     def __matmul__(self, target: Destination) -> list[T_co]:
@@ -141,6 +187,10 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
     ordered: bool = True
     timeout: float | None = None
 
+    def after(self, *futures: "Future[Any]") -> Self:
+        """The same group, each of whose calls runs once these futures have ended well; see `PendingFunction.after`."""
+        return replace(self, items=tuple(item.after(*futures) for item in self.items))
+
     def with_timeout(self, seconds: float | None) -> Self:
         """The same group, which may take `seconds` as a whole, its wait for nodes included."""
         return replace(self, timeout=check_timeout(seconds))
@@ -168,8 +218,8 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         result: R_co = resolve_target(target, self, ">>").run_group(self)
         return result
 
-    def __gt__[*Ts](self: "PendingFunctionGroup[tuple[*Ts]]", target: Destination) -> Future[tuple[*Ts]]:
-        """Run them all; a future of the tuple of results."""
+    def __gt__[*Ts](self: "PendingFunctionGroup[tuple[*Ts]]", target: Destination) -> "TaskFuture[tuple[*Ts]]":
+        """Run them all; a future of the tuple of results, which a coroutine may await."""
         pool = resolve_target(target, self, ">")
         if self.stream:
             raise OperatorError(
@@ -215,11 +265,11 @@ def gather[T](
 @overload
 def gather[T](
     *pendings: PendingFunction[T], stream: Literal[True], ordered: bool = True
-) -> PendingFunctionGroup[Iterator[T]]: ...
+) -> "PendingFunctionGroup[Stream[T]]": ...
 @overload
 def gather[T](
     *pendings: PendingFunction[T], stream: bool, ordered: bool = True
-) -> PendingFunctionGroup[tuple[T, ...] | Iterator[T]]: ...
+) -> "PendingFunctionGroup[tuple[T, ...] | Stream[T]]": ...
 def gather(*pendings: PendingFunction[Any], stream: bool = False, ordered: bool = True) -> PendingFunctionGroup[Any]:
     """A group of any number of calls, which run in parallel under `>>`.
 
@@ -291,6 +341,16 @@ def is_uncalled(value: object) -> bool:
 
 def _uncalled(value: Any) -> str:
     return f"the function `{value.__name__}` itself: call it, `{value.__name__}(...)`"
+
+
+def _futures(text: str, given: "tuple[Future[Any], ...]") -> "tuple[Future[Any], ...]":
+    from concurrent.futures import Future  # who has one has loaded it
+
+    for each in given:
+        if not isinstance(each, Future):
+            fix = f"write `{text}.after(a, b)` with `a = f(...) > pool`"
+            raise SpecError(f"`.after` takes futures, but got {described(each)}: {fix}.")
+    return given
 
 
 def check_timeout(seconds: float | None) -> float | None:

@@ -1,18 +1,21 @@
-"""What a function streams: its results when it is a generator function, its parameters when they are iterators."""
+"""What a function streams, its results or its parameters; and a call of it here, whatever kind of function it is."""
 
 import ast
 import collections.abc
+import contextlib
 import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Literal, TypeAliasType, Union
 from weakref import WeakKeyDictionary
 
-__all__ = ["is_generator", "stream_arguments", "stream_parameters"]
+from skyward.errors import UsageError
+
+__all__ = ["is_coroutine", "is_generator", "run_here", "stream_arguments", "stream_parameters"]
 
 type Verdict = Literal["always", "maybe", "never"]
 """Whether an annotation means an iterator; maybe, where it allows something else too, as `Iterator[T] | None` does."""
@@ -46,8 +49,61 @@ def _cached[T](compute: Callable[[Callable[..., Any]], T]) -> Callable[[Callable
 
 @_cached
 def is_generator(fn: Callable[..., Any]) -> bool:
-    """Whether calls of `fn` stream their results: it, or what its decorators wrap, is a generator function."""
-    return inspect.isgeneratorfunction(_original(fn))
+    """Whether calls of `fn` stream their results: it, or what its decorators wrap, is a generator function, which may
+    be an asynchronous one.
+    """
+    original = _original(fn)
+    return inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
+
+
+@_cached
+def is_coroutine(fn: Callable[..., Any]) -> bool:
+    """Whether a call of `fn` has to be awaited: it, or what its decorators wrap, is an `async def` function."""
+    return inspect.iscoroutinefunction(_original(fn))
+
+
+def run_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call `fn` here and now. A coroutine that it returns is run to its end, an asynchronous generator as it is read.
+
+    Raises:
+        UsageError: an event loop runs on this thread, so that it would have to be awaited.
+    """
+    value = fn(*args, **kwargs)
+    if not isinstance(value, (collections.abc.Coroutine, collections.abc.AsyncGenerator)):
+        return value
+    import asyncio  # only for an `async def` function
+
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        if isinstance(value, collections.abc.Coroutine):
+            value.close()
+        name, how = getattr(fn, "__name__", "fn"), "await" if inspect.iscoroutine(value) else "async for ... in"
+        raise UsageError(
+            f"An event loop runs on this thread, so write `{how} {name}.fn(...)` in place of `.local(...)`."
+        )
+    return asyncio.run(value) if isinstance(value, collections.abc.Coroutine) else _read(value)
+
+
+def _read[T](elements: AsyncGenerator[T]) -> Iterator[T]:
+    """The elements of an asynchronous generator, on an event loop of their own that runs while the next one is made."""
+    import asyncio  # see `run_here`
+
+    async def step() -> T:
+        return await anext(elements)
+
+    with asyncio.Runner() as runner:
+        try:
+            while True:
+                try:
+                    yield runner.run(step())
+                except StopAsyncIteration:
+                    return
+        finally:
+            runner.run(_close(elements))
+
+
+async def _close(elements: AsyncGenerator[Any]) -> None:
+    await elements.aclose()
 
 
 def stream_parameters(fn: Callable[..., Any]) -> tuple[str, ...]:

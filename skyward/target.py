@@ -1,7 +1,6 @@
 """Where a call can be sent: a pool, `sky.sky`, or the `skyward` module itself."""
 
 import os
-from concurrent.futures import Future
 from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from skyward.errors import NoPoolError, NotOnNodeError, OperatorError
 
 if TYPE_CHECKING:
+    from skyward.control.work import TaskFuture
     from skyward.pending import PendingFunction, PendingFunctionGroup
 
 __all__ = [
@@ -31,7 +31,7 @@ class Target(Protocol):
         """`>>`: the result; an iterator when the function is a generator function."""
         ...
 
-    def submit[T](self, pending: "PendingFunction[T]", /) -> Future[T]:
+    def submit[T](self, pending: "PendingFunction[T]", /) -> "TaskFuture[T]":
         """`>`: a future of the result."""
         ...
 
@@ -43,7 +43,7 @@ class Target(Protocol):
         """`>>` on a group: a tuple of the results, or an iterator of them when the group streams."""
         ...
 
-    def submit_group(self, group: "PendingFunctionGroup[Any]", /) -> Future[Any]:
+    def submit_group(self, group: "PendingFunctionGroup[Any]", /) -> "TaskFuture[Any]":
         """`>` on a group: a future of the tuple."""
         ...
 
@@ -88,7 +88,7 @@ class CurrentPool(RightSide):
     def run[T](self, pending: "PendingFunction[T]", /) -> T:
         return _in_scope(pending).run(pending)
 
-    def submit[T](self, pending: "PendingFunction[T]", /) -> Future[T]:
+    def submit[T](self, pending: "PendingFunction[T]", /) -> "TaskFuture[T]":
         return _in_scope(pending).submit(pending)
 
     def broadcast[T](self, pending: "PendingFunction[T]", /) -> list[T]:
@@ -97,7 +97,7 @@ class CurrentPool(RightSide):
     def run_group(self, group: "PendingFunctionGroup[Any]", /) -> Any:
         return _in_scope(group).run_group(group)
 
-    def submit_group(self, group: "PendingFunctionGroup[Any]", /) -> Future[Any]:
+    def submit_group(self, group: "PendingFunctionGroup[Any]", /) -> "TaskFuture[Any]":
         return _in_scope(group).submit_group(group)
 
     def __repr__(self) -> str:

@@ -20,18 +20,20 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
-        magics = SkyMagics(shell, resident(POOL_LABELS))
+        pools = resident(POOL_LABELS)
+        magics = SkyMagics(shell, pools)
         shell.register_magics(magics)
         shell.events.register("pre_run_cell", magics.put_in_scope)
         shell.events.register("pre_run_cell", magics.marks.before)
         shell.events.register("post_run_cell", magics.marks.after)
         watch_with(magics.watch)
+        pools.observe(magics.opening)
         register(shell, completer(COMMANDS, magics.pool_names))
-        magics.bridge = connect(shell, resident(POOL_LABELS))
+        magics.bridge = connect(shell, pools)
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
-    """Take the magics away from `shell`, and close the pools. Twice does no harm."""
+    """Take the magics away from `shell`, and close the pools that they have opened. Idempotent."""
     from skyward.watching import watch_with
     from skyward_jupyter.completion import unregister
     from skyward_kernel.pools import resident
@@ -43,6 +45,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     shell.events.unregister("pre_run_cell", magics.put_in_scope)
     shell.events.unregister("pre_run_cell", magics.marks.before)
     shell.events.unregister("post_run_cell", magics.marks.after)
+    magics.tracebacks.remove()
     unregister(shell)
     watch_with(None)
     if magics.bridge is not None:
@@ -51,5 +54,6 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
         manager.magics[kind].pop("sky", None)
     if magics in shell.configurables:
         shell.configurables.remove(magics)
+    resident().stop_observing()
     resident().close_all()
     magics.put_in_scope()

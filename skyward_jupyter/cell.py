@@ -111,8 +111,8 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         first_line: number of the line on which the source starts, for the line numbers of tracebacks.
 
     Raises:
-        SyntaxError: it is not Python.
-        UsageError: it returns, or uses a magic that only the notebook has.
+        SyntaxError: it is not Python, or it returns.
+        UsageError: it uses a magic that only the notebook has.
     """
     source = "\n" * (first_line - 1) + source
     tree = ast.parse(source, filename)

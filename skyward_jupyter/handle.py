@@ -1,7 +1,6 @@
 """A cell in the background."""
 
 import asyncio
-import concurrent.futures
 import contextlib
 from collections.abc import Generator
 from threading import Lock
@@ -124,21 +123,7 @@ class CellHandle:
         for state in ("running", "queued", "cancelled", "failed"):
             if state in states:
                 return "running" if state == "queued" and len(states) > 1 else state
-        return "failed" if self._raised() else "done"
-
-    def _raised(self) -> bool:
-        """Whether the cell itself raised, which is an ordinary end of its task."""
-        if self._collected:
-            return self._error is not None
-        for run in self._sent.runs:
-            try:
-                result = run.future.result(0)
-            except (Exception, concurrent.futures.CancelledError):
-                return True
-            results = result if isinstance(result, list) else [result]
-            if any(each.failure is not None for each in results):
-                return True
-        return False
+        return "failed" if self._error is not None else "done"
 
     def _ipython_display_(self) -> None:
         if self.line is None:

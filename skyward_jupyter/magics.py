@@ -14,16 +14,17 @@ from skyward.config import load
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options import parse_cell, parse_words, split_line
+from skyward_jupyter.options import parse_cell, parse_words
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.progress import Progress, meter, opening
 from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_jupyter.tracebacks import Tracebacks
 from skyward_jupyter.traits import ConfiguredMagics
-from skyward_jupyter.underline import underlined
+from skyward_jupyter.underline import split_line, underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from skyward.compute import Compute
     from skyward.target import Target
     from skyward_jupyter.handle import CellHandle
     from skyward_kernel.bridge import PanelBridge
@@ -81,6 +83,7 @@ class SkyMagics(ConfiguredMagics):
         self._in_scope: Target | None = None
         self.bridge: PanelBridge | None = None
         self.marks = CellMarks(shell)
+        self.tracebacks = Tracebacks(shell)
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
@@ -113,7 +116,8 @@ class SkyMagics(ConfiguredMagics):
         return self._runner.run(cell, options, settings)
 
     def _command(self, line: str) -> Any:
-        words = split_line(line)
+        with underlined("%sky", line):
+            words = split_line(line)
         if not words:
             raise UsageError(
                 f"%sky takes a subcommand: {', '.join(COMMANDS)}; "
@@ -203,7 +207,7 @@ class SkyMagics(ConfiguredMagics):
         """Take over a pool that another kernel has left; the pool."""
         names, _, _ = parse_words(words, "attach", ())
         name = _at_most_one(names, "attach") or self.default_pool
-        compute = self._pools.attach(name)
+        compute = self._pools.attach(name, opening=self.opening)
         self.put_in_scope()
         _say(f"Pool {name!r} is this kernel's now.\n{recovered_table(compute.recovered)}".rstrip())
         return compute
@@ -299,10 +303,13 @@ class SkyMagics(ConfiguredMagics):
         def text() -> str:
             return meter(sum(future.done() for future in futures), len(futures), time.monotonic() - started)
 
-        shown = self.show_progress and self.shell is not None and hasattr(self.shell, "kernel")
-        return Progress(
-            cast("InteractiveShell", self.shell), text, after=self.progress_after, enabled=shown, stays=True
-        )
+        settings = self._display_settings
+        shown = settings.show_progress and hasattr(self.shell, "kernel")
+        return Progress(cast("InteractiveShell", self.shell), text, after=settings.progress_after, enabled=shown)
+
+    def opening(self, pool: "Compute") -> Progress:
+        """Progress of a pool that code opens. See `PoolManager.observe`."""
+        return opening(cast("InteractiveShell", self.shell), pool, self._display_settings)
 
     def pool_names(self) -> list[str]:
         """The pools there are, and those that a file describes."""

@@ -1,7 +1,6 @@
 """What stands behind `%%sky` and `%sky up`, read into values."""
 
 import argparse
-import shlex
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -11,13 +10,13 @@ from skyward.errors import ProviderMissingError, SpecError, UsageError
 from skyward.specs import Needs
 from skyward.values import FrozenMap
 from skyward_jupyter.option_table import OPTIONS, Option
-from skyward_jupyter.underline import OptionError
+from skyward_jupyter.underline import OptionError, split_line
 from skyward_kernel.pools import compute_fields
 
 if TYPE_CHECKING:
     from skyward.compute import On
 
-__all__ = ["CellOptions", "parse_cell", "parse_words", "split_line"]
+__all__ = ["CellOptions", "parse_cell", "parse_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +92,6 @@ def parse_words(
         UsageError: as for `parse_cell`.
     """
     return _parse(words, options, f"%sky {command}")
-
-
-def split_line(line: str) -> list[str]:
-    """The words of a line, as a shell takes them; what follows ` # ` is a comment.
-
-    Raises:
-        UsageError: a quotation is not closed.
-    """
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        raise UsageError(f"A quotation is not closed in: {line.strip()}") from None
-    comment = next((index for index, word in enumerate(words) if word.startswith("#")), len(words))
-    return words[:comment]
 
 
 class _Parser(argparse.ArgumentParser):

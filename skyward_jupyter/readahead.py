@@ -65,7 +65,6 @@ class ReadAhead:
         Thread(target=context.run, args=(self._read, line), name="skyward-read-ahead", daemon=True).start()
 
     def _read(self, line: "LiveLine | None") -> None:
-        result: CellResult | None = None
         try:
             try:
                 result = self._take_all(line)
@@ -73,31 +72,27 @@ class ReadAhead:
                 self.elements.finish()
         except BaseException as error:
             self.future.set_exception(error)
-            return
-        if result is None:
-            self.future.set_exception(RuntimeError("the cell ended and left no result"))
         else:
             self.future.set_result(result)
 
-    def _take_all(self, line: "LiveLine | None") -> CellResult | None:
-        side = Side(self._user_ns, is_home=True)
-        result: CellResult | None = None
+    def _take_all(self, line: "LiveLine | None") -> CellResult:
+        side, items = Side(self._user_ns, is_home=True), self._run.items()
         with ExitStack() as drawn:
             plot = None if self.plot is None else drawn.enter_context(self.plot)
             redrawing = None if line is None else drawn.enter_context(Redrawing(line.redraw))
-            for item in self._run.items():
-                if isinstance(item, CellResult):
-                    result = item
-                    continue
-                element, nbytes = (
-                    (opened(item, side), item.nbytes) if isinstance(item, Packed) else (item, weight(item))
-                )
-                self.elements.add(element, nbytes)
+            while True:
+                try:
+                    item = next(items)
+                except StopIteration as end:
+                    result: CellResult = end.value
+                    return result
+                packed = item if isinstance(item, Packed) else None
+                element = item if packed is None else opened(packed, side)
+                self.elements.add(element, weight(element) if packed is None else packed.nbytes)
                 if plot is not None:
                     plot.add(element)
                 if redrawing is not None:
                     redrawing.changed()
-        return result
 
 
 class StreamHandle(CellHandle):

@@ -1,6 +1,8 @@
 """Running a cell: from its text to a pool, and back into the notebook."""
 
+import inspect
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,14 +19,15 @@ from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.plotting import LivePlot
-from skyward_jupyter.present import interrupted, no_python
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.present import interrupted
+from skyward_jupyter.progress import Progress, meter, opening
 from skyward_jupyter.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
 from skyward_jupyter.tape import Tape
+from skyward_jupyter.tracebacks import as_of_the_cell
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -44,6 +47,8 @@ KEPT = 5
 """Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
 
 _ONLY_THE_LAST = f"The cell has yielded more than is kept of it, {MOST:,} elements or 1 GiB: only the last ones stay in"
+
+_NUMBER = re.compile(r"\d+")
 
 NO_LIMIT = 30 * 86400.0
 """Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
@@ -105,28 +110,25 @@ class CellRunner:
             ProvisioningError: it cannot have its machines.
             KeyboardInterrupt: the user interrupted it; nothing of the pool is left.
         """
-        started = time.monotonic()
 
-        def opening(compute: "Compute") -> Progress:
-            def text() -> str:
-                pool = compute.snapshot()
-                ready = sum(node.state == "active" for node in pool.nodes)
-                seconds = time.monotonic() - started
-                return f"Starting pool {name!r}: {ready} of {pool.desired or pool.min} nodes ready, {seconds:.0f} s"
-
-            return self._progress(text, settings, quiet)
+        def shown(compute: "Compute") -> Progress:
+            return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:
-            return self._pools.get_or_open(name, asked, opening=opening)
+            return self._pools.get_or_open(name, asked, opening=shown)
         except KeyboardInterrupt:
+            if self._pools.peek(name) is not None:
+                raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
 
     def _analyse(self, raw: str, options: "CellOptions") -> CellCode:
-        filename = f"<sky cell {self._shell.execution_count}>"
         try:
-            code = analyse(transform_cell(raw), filename=filename, first_line=2)
+            source = transform_cell(raw)
+            first_line = 2 + _blank_lines(raw)
+            filename = self._named(source, first_line)
+            code = analyse(source, filename=filename, first_line=first_line)
         except SyntaxError as error:
-            raise no_python(error) from error
+            raise as_of_the_cell(error) from None
         if code.is_stream:
             _refuse_stream(options)
         elif options.plot:
@@ -136,6 +138,23 @@ class CellRunner:
             inputs = (*inputs, options.map)
         code = code.narrow(inputs=inputs, outputs=options.outputs)
         return code if options.capture else replace(code, withheld="--no-capture")
+
+    def _named(self, source: str, first_line: int) -> str:
+        """The file name that IPython has for the source of a cell, by which it finds its lines and its number."""
+        number, text = self._cell_number(), "\n" * (first_line - 1) + source
+        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
+        return name
+
+    def _cell_number(self) -> int:
+        """The number of the cell that runs. IPython counts on before it runs a cell, or after, as its version goes."""
+        number = self._shell.execution_count
+        frame = inspect.currentframe()
+        while frame is not None:
+            label = self._shell.compile.format_code_name(frame.f_code.co_filename)
+            found = None if label is None else _NUMBER.search(label[1])
+            number = number if found is None else int(found.group())
+            frame = frame.f_back
+        return number
 
     def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
         limit = options.capture_limit or settings.capture_limit
@@ -177,9 +196,10 @@ class CellRunner:
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
         tape = Tape() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
-        sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals)
+        sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
+        names_node = not footed and len(compute.snapshot().nodes) > 1
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, names_node)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, tape) if options.plot else None
@@ -304,6 +324,11 @@ def _refuse_stream(options: "CellOptions") -> None:
                 f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
                 "leave the option out, or collect the elements in a list."
             )
+
+
+def _blank_lines(raw: str) -> int:
+    """The number of lines at the beginning that hold nothing; IPython leaves them out."""
+    return raw[: len(raw) - len(raw.lstrip())].count("\n")
 
 
 def _notify(sentence: str) -> None:

@@ -5,11 +5,12 @@ from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.errors import TaskError
+from skyward.errors import SkywardError, TaskError
 from skyward.wire.failure import capture_failure
+from skyward.words import asked_to_stop
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import listed, tell_the_others
+from skyward_jupyter.failures import listed, tell_the_others, tell_where
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
@@ -36,6 +37,7 @@ class SentCell:
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
         originals: the objects that the cell took along.
+        names_node: whether an error of a cell that runs on one node names it, because nothing else does.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -44,6 +46,7 @@ class SentCell:
     notify: Callable[[str], None]
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
+    names_node: bool = False
 
     @property
     def done(self) -> int:
@@ -65,8 +68,12 @@ class SentCell:
             yield from stream_items(run.items(), self.user_ns, self.originals, self.notify)
         except TaskError as error:
             raise reworded(error) from None
+        except Exception as error:
+            self._name_node(error)
+            raise
         finally:
             self.finish()
+            self.originals.release()
 
     def collect(self) -> Any:
         """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
@@ -80,6 +87,8 @@ class SentCell:
             outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
+        finally:
+            self.originals.release()
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
@@ -95,16 +104,20 @@ class SentCell:
         except KeyboardInterrupt:  # the user will not wait
             left = {future for future in futures if not future.done()}
         self.finish()
-        if waiting := _ranks(futures[future] for future in left):
-            have = "has" if len(waiting) == 1 else "have"
-            return f"{listed(waiting)} was asked to stop the work, and {have} not confirmed it yet."
+        if waiting := _ranks(run for future, run in futures.items() if future in left):
+            return f"{asked_to_stop(waiting)}."
         ranks = _ranks(stopping)
         return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
 
     def _apply(self) -> Outcome:
         match self.shape:
             case "single":
-                return apply_result(self.runs[0].future.result(), self.user_ns, self.originals)
+                result = self.runs[0].future.result()
+                try:
+                    return apply_result(result, self.user_ns, self.originals)
+                except Exception as error:
+                    self._name_node(error)
+                    raise
             case "all":
                 results = self.runs[0].future.result()
             case "map":
@@ -114,6 +127,10 @@ class SentCell:
         except BaseException as error:
             tell_the_others(error, results)
             raise
+
+    def _name_node(self, error: BaseException) -> None:
+        if self.names_node and not isinstance(error, SkywardError):  # those say it themselves
+            tell_where(error, self.runs[0].nodes[-1])
 
 
 def _result(run: "Run[CellResult]") -> CellResult:

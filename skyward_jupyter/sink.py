@@ -31,7 +31,6 @@ class CellSink:
     Args:
         shell: the shell of the cell.
         label: whether each line, and each display, says which node it is from.
-        before: called before the first output of all.
         tape: keeps what is put out; nothing is kept if None.
     """
 
@@ -40,13 +39,11 @@ class CellSink:
         shell: "InteractiveShell",
         *,
         label: bool = False,
-        before: Callable[[], object] | None = None,
         tape: "Tape | None" = None,
     ) -> None:
         self._tape = tape
         self._shell = shell
         self._label = label
-        self._before = before
         self._context: Context = copy_context()
         self._lines = LabelledLines(time.monotonic) if label else None
         self._lock = Lock()
@@ -111,14 +108,8 @@ class CellSink:
         self._run(partial(_write, stream, text))
 
     def _run(self, write: Callable[[], object]) -> None:
-        def in_cell() -> None:
-            before, self._before = self._before, None
-            if before is not None:
-                before()
-            write()
-
         # A context cannot be entered twice at once, and several threads may write.
-        self._context.copy().run(in_cell)
+        self._context.copy().run(write)
 
 
 def _write(stream: StreamName, text: str) -> None:

@@ -29,7 +29,7 @@ class ConfiguredMagics(Magics):
     )
     capture_limit = Int(_DEFAULT.capture_limit, help="Bytes that the variables of a cell may weigh.").tag(config=True)
     show_progress = Bool(
-        _DEFAULT.show_progress, help="Whether to show a line of progress while there is nothing else to see."
+        _DEFAULT.show_progress, help="Whether to show the progress of pools that open and of many tasks."
     ).tag(config=True)
     progress_after = Float(_DEFAULT.progress_after, help="Seconds before a line of progress is shown.").tag(config=True)
     interrupt_grace = Float(
@@ -61,6 +61,14 @@ class ConfiguredMagics(Magics):
         settings = Settings(**{name: each.value for name, each in self.sourced.items()})
         self._pool_name = settings.pool
         return settings
+
+    @property
+    def _display_settings(self) -> Settings:
+        """The settings for what is only shown: a file that is broken by now must not keep code from running."""
+        try:
+            return self._settings
+        except SkywardError:
+            return Settings(**{name: getattr(self, name) for name in NAMES})
 
     @property
     def default_pool(self) -> str:

@@ -4,8 +4,8 @@
 The lines that must be refused carry an ignore; the checkers warn where it is not needed.
 """
 
-from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import Any, assert_type
 
 import skyward as sky
@@ -46,6 +46,21 @@ def numbers(count: int) -> Generator[int, None, str]:
 @sky.function
 def total(data: Iterator[int]) -> int:
     return sum(data)
+
+
+@sky.function
+def anything(value: Any) -> Any:
+    return value
+
+
+@sky.function
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@sky.function(timeout=5)
+async def lines(url: str) -> AsyncIterator[str]:
+    yield url
 
 
 class Model:
@@ -102,18 +117,35 @@ def one_call(pool: sky.Compute, model: Model) -> None:
     assert_type(train(10) >> pool, float)
     assert_type(train(10) >> sky, float)
     assert_type(train(10) >> sky.sky, float)
-    assert_type(train(10) > pool, Future[float])
-    assert_type(train(10) > sky, Future[float])
+    assert_type(train(10) > pool, sky.TaskFuture[float])
+    assert_type(train(10) > sky, sky.TaskFuture[float])
     assert_type(train(10) @ pool, list[float])
     assert_type(model.fit([1]) >> pool, bytes)
-    assert_type(rows(3) >> pool, Iterator[dict[str, int]])
+    assert_type(rows(3) >> pool, sky.Stream[dict[str, int]])
+    assert_type(rows(3) > pool, sky.TaskFuture[sky.Stream[dict[str, int]]])
     assert_type(heavy(3) >> pool, bytes)
-    assert_type(heavy_rows(3) >> pool, Iterator[str])
-    assert_type(numbers(3) >> pool, Iterator[int])
+    assert_type(heavy_rows(3) >> pool, sky.Stream[str])
+    assert_type(numbers(3) >> pool, sky.Stream[int])
+    assert_type(anything(3) >> pool, Any)
+    assert_type(anything(3) > pool, sky.TaskFuture[Any])
+    assert_type(fetch("") >> pool, bytes)
+    assert_type(fetch("") > pool, sky.TaskFuture[bytes])
+    assert_type(fetch("") @ pool, list[bytes])
+    assert_type(lines("") >> pool, sky.Stream[str])
+    assert_type(fetch.local(""), bytes)
+    assert_type(lines("").local(), Iterator[str])
     _ = train >> pool  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = train(10) >> 3  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = pool >> train(10)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     _ = train(10) >> name()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+def errors(pool: sky.Compute) -> None:
+    try:
+        _ = train(10) @ pool
+    except sky.NodeErrors as errors:
+        assert_type(errors.nodes, tuple[int, ...])
+        assert_type(errors.exceptions, tuple[Exception | ExceptionGroup[Exception], ...])
 
 
 def groups(pool: sky.Compute) -> None:
@@ -122,7 +154,7 @@ def groups(pool: sky.Compute) -> None:
     assert_type((train(1) & (name() & rows(1))) >> pool, tuple[float, str, Iterator[dict[str, int]]])
     assert_type(((train(1) & name()) & (name() & train(1))) >> pool, tuple[float, str, str, float])
     assert_type(((train(1) & name()) & (name() & train(1) & name())) >> sky, tuple[float, str, str, float, str])
-    assert_type((train(1) & name()) > pool, Future[tuple[float, str]])
+    assert_type((train(1) & name()) > pool, sky.TaskFuture[tuple[float, str]])
     assert_type((train(1) & name()).with_timeout(3) >> pool, tuple[float, str])
     eight = train(1) & name() & train(1) & name() & train(1) & name() & train(1) & name()
     assert_type(eight >> pool, tuple[float, str, float, str, float, str, float, str])
@@ -133,22 +165,52 @@ def groups(pool: sky.Compute) -> None:
     _ = train(1) & name  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
 
 
+async def undecorated(url: str) -> bytes:
+    return url.encode()
+
+
 def mapped(pool: sky.Compute) -> None:
     assert_type(pool.map(train, [1, 2]), list[float])
     assert_type(pool.map(str, [1, 2]), list[str])
     assert_type(pool.map(heavy, iter([1])), list[bytes])
+    assert_type(pool.map(fetch, [""]), list[bytes])
+    assert_type(pool.map(fetch.fn, [""], chunksize=10), list[bytes])
+    assert_type(pool.map(undecorated, [""]), list[bytes])
     pool.map(heavy, ["1"])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def gathered(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
     assert_type(sky.gather(*tasks) >> pool, tuple[float, ...])
     assert_type(sky.gather(*tasks, stream=False) >> pool, tuple[float, ...])
-    assert_type(sky.gather(*tasks, stream=True) >> pool, Iterator[float])
-    assert_type(sky.gather(*tasks, stream=True, ordered=False) >> pool, Iterator[float])
-    assert_type(sky.gather(*tasks) > pool, Future[tuple[float, ...]])
+    assert_type(sky.gather(*tasks, stream=True) >> pool, sky.Stream[float])
+    assert_type(sky.gather(*tasks, stream=True, ordered=False) >> pool, sky.Stream[float])
+    assert_type(sky.gather(*tasks) > pool, sky.TaskFuture[tuple[float, ...]])
     assert_type((sky.gather(*tasks) & name()) >> pool, tuple[*tuple[float, ...], str])
     _ = sky.gather(*tasks, stream=True) > pool  # type: ignore[misc]  # pyright: ignore[reportOperatorIssue]
     sky.gather(tasks)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+async def awaited(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
+    assert_type(await (train(10) > pool), float)
+    assert_type(await ((train(1) & name()) > pool), tuple[float, str])
+    assert_type([row async for row in rows(3) >> pool], list[dict[str, int]])
+    assert_type([row async for row in await (numbers(3) > pool)], list[int])
+    assert_type([each async for each in sky.gather(*tasks, stream=True) >> pool], list[float])
+    assert_type(await asyncio.gather(train(1) > pool, name() > sky), tuple[float, str])
+    assert_type(await asyncio.wrap_future(train(10) > pool), float)
+
+
+def dependent(pool: sky.Compute) -> None:
+    rate = train(10) > pool
+    assert_type(anything([rate]) > pool, sky.TaskFuture[Any])
+    assert_type(name().after(rate, rows(3) > pool), sky.PendingFunction[str])
+    assert_type((name() & train(1)).after(rate) >> pool, tuple[str, float])
+    assert_type(train(10).with_retries(2, retry_on=(OSError,)), sky.PendingFunction[float])
+    assert_type(sky.function(retries=2, retry_on=OSError)(train.fn)(1), sky.PendingFunction[float])
+    assert_type(rate.result(), float)
+    train(rate)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a checker sees the future
+    name().after(train(10))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    train(10).with_retries(2, retry_on=int)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def covariant(pending: sky.PendingFunction[bool]) -> sky.PendingFunction[int]:

@@ -17,7 +17,7 @@ from skyward.control.log import Log
 from skyward.control.work import Arrived, Work
 from skyward.errors import RemoteError, TooLargeError
 from skyward.link.bulk import NodeFullError
-from skyward.wire.failure import capture_failure
+from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.messages import (
     Blob,
     Cancel,
@@ -221,10 +221,24 @@ class Hearing:
         self._ended(node, event, arrived, self.works.get(event.task))
 
     def _ended(self, node: "Node", event: Finished, arrived: Arrived, work: Work | None) -> None:
+        retry = ""
         if work is not None:
             work.seconds, work.error = event.seconds, event.error
             self.arrived[event.task] = arrived
-        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds))
+            if event.outcome == "error" and work.retries.times:
+                retry = _covered(work, arrived)
+        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
+
+
+def _covered(work: Work, arrived: Arrived) -> str:
+    """What a task has raised, where its retries cover that; empty otherwise."""
+    try:
+        failure = arrived.decode()
+        if isinstance(failure, Failure) and work.retries.covers(failure.rebuild()):
+            return f"it raised {failure.type_name}: {failure.message}"
+    except BaseException as error:  # of the class of the exception: it must not end the loop
+        _logger.debug("what %s() raised could not be looked at: %r", work.code.name, error)
+    return ""
 
 
 def _not_brought(error: Exception) -> Arrived:

@@ -283,7 +283,7 @@ class Node:
         failed: Callable[[ConnectionError | NodeFullError], None],
     ) -> None:
         """Send a task, after the blobs it needs. `failed` is told why if those do not get there."""
-        blobs = {**work.code.outgoing.blobs, **work.call.blobs}
+        blobs = work.blobs
         if not blobs:
             self._submit(work, attempt, share)
             return
@@ -337,6 +337,7 @@ class Node:
                 work.timeout,
                 share,
                 "" if work.origin is None else work.origin.label,
+                work.values,
             )
         )
 

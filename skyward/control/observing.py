@@ -64,6 +64,7 @@ class Observer:
         self._broadcasts = broadcasts
         self._boots = boots
         self._offset = offset
+        self._told_of: set[int] = set()
         self._ranks: dict[int, int] = {}
         self._draining: set[int] = set()
         self._per_hour = 0.0
@@ -77,7 +78,7 @@ class Observer:
         match message:
             case tasks.Submitted(numbers):
                 for number in numbers:
-                    self._emit(events.TaskQueued, number, self._works[number].code.name)
+                    self._queued(number, self._works[number].code.name)
             case tasks.Found(numbers, rank):
                 for number in numbers:
                     self._emit(events.TaskRecovered, number, self._works[number].code.name, rank)
@@ -133,8 +134,20 @@ class Observer:
             if self._broke and ledger.budget is not None:
                 self._emit(events.BudgetReached, ledger.spent(now), ledger.budget)
 
+    def waits(self, work: Work) -> None:
+        """A task was taken, and waits for others before it is queued."""
+        self._emit(events.TaskQueued, work.task, work.code.name)
+        self._told_of.add(work.task)
+
+    def _queued(self, number: int, name: str) -> None:
+        if number in self._told_of:
+            self._told_of.discard(number)
+        else:
+            self._emit(events.TaskQueued, number, name)
+
     def ended(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
         """A task is over."""
+        self._told_of.discard(work.task)
         task, name = work.task, work.code.name
         node, elapsed = (work.nodes[-1] if work.nodes else None), work.seconds
         match outcome:
@@ -144,8 +157,8 @@ class Observer:
                 self._emit(events.TaskCancelled, task, name, node, elapsed)
             case "timeout":
                 self._emit(events.TaskTimedOut, task, name, node, elapsed)
-            case "error":
-                self._emit(events.TaskFailed, task, name, node, elapsed, work.error, "")
+            case "error" | "raised":
+                self._emit(events.TaskFailed, task, name, node, elapsed, work.error, reason)
             case _:
                 self._emit(events.TaskFailed, task, name, node, elapsed, FAILED_WITH[outcome], reason)
 

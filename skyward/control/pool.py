@@ -23,12 +23,14 @@ from skyward.control.draining import undrainable
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
+from skyward.control.inputs import Inputs
 from skyward.control.launching import launchers_of
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.lifespan import Lifespan, Say
 from skyward.control.node import Node
 from skyward.control.observing import FAILURES, Observer
 from skyward.control.plane import ControlPlane
+from skyward.control.prerequisites import Prerequisites
 from skyward.control.record import TaskRecord, unix_offset
 from skyward.control.recovered import RecoveredTask, end_inputs
 from skyward.control.setting_up import plane_of
@@ -87,6 +89,7 @@ class Pool:
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
         self.boots = self._fleet.boots
         self._feeding = Feeding(self._node_of, self._hearing.not_fed, self._delivered, self._spawn)
+        self._held = Prerequisites(self._spawn)
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(lambda: self._tell(plane.Tick()))
@@ -177,6 +180,7 @@ class Pool:
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
         if self._observer is not None and not self._leaves:
             self._observer.stopping(closed)
+        self._held.close()
         for work in tuple(self._works.values()):
             self._hearing.task_ended(work)
             settle(work, PoolClosedError(closed))
@@ -228,26 +232,65 @@ class Pool:
     # Tasks.
 
     def submit(self, works: Sequence[Work], target: int | None = None) -> None:
-        """Take tasks, in order; with `target`, for the node of that rank."""
+        """Take tasks, in order; with `target`, for the node of that rank. Those that wait for others follow later."""
         if self.state in ("stopping", "closed"):
             closed = PoolClosedError(f"Pool {self.name!r} is closed. Open it, or a new one, first.")
             for work in works:
                 settle(work, closed)
             return
+        for work in works:
+            work.task = self._ready().tasks.number()
+        self._enqueue([work for work in works if work.inputs is None], target)
+        for work in works:
+            if work.inputs is not None:
+                self._hold(work, work.inputs, target)
+
+    def _hold(self, work: Work, inputs: Inputs, target: int | None) -> None:
+        """Queue a task once what it waits for is there."""
+        self._works[work.task] = work
+        work.future.parts = lambda: inputs.futures
+        if self._observer is not None:
+            self._observer.waits(work)
+        self.task_record.revision += 1
+
+        def broken(error: BaseException, why: str) -> None:
+            work.broken, work.error = error, type(error).__name__
+            self._end_held(work, "error", why)
+
+        def unwanted(why: str) -> None:
+            work.unwanted = f": {why}"
+            self._end_held(work, "cancelled", why)
+
+        self._held.hold(work.task, inputs, lambda: self._enqueue([work], target), broken, unwanted)
+
+    def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
+        """End a task that is not queued."""
+        ended = final(work, tasks.Settle(work.task, outcome, reason))
+        if self._observer is not None:
+            self._observer.does(ended)
+        self._settle(ended.task, ended.outcome, ended.reason)
+        self.task_record.revision += 1
+
+    def _enqueue(self, works: Sequence[Work], target: int | None) -> None:
+        """Queue tasks that can run."""
         ready = self._ready()
         if target is not None and target not in ready.reconciler.book.seats:
             known = ", ".join(map(str, sorted(ready.reconciler.book.seats))) or "none"
             error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {known}.")
             for work in works:
-                settle(work, error)
+                if work.task in self._works:
+                    work.broken, work.error = error, type(error).__name__
+                    self._end_held(work, "error", str(error))
+                else:
+                    settle(work, error)
             return
-        batches: dict[tuple[bool, Needs], list[int]] = {}
+        batches: dict[tuple[bool, Needs, int], list[int]] = {}
         for work in works:
-            work.task = ready.tasks.number()
             self._works[work.task] = work
-            batches.setdefault((not work.feeders, work.needs), []).append(work.task)
-        for (replayable, needs), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs))
+            work.future.parts = tuple
+            batches.setdefault((not work.feeders, work.needs, work.retries.times), []).append(work.task)
+        for (replayable, needs, retries), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs, retries))
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs."""
@@ -256,7 +299,20 @@ class Pool:
             return
         work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
-        self._tell(tasks.Broadcast(work.number, work.needs))
+        begin = partial(self._tell, tasks.Broadcast(work.number, work.needs, work.retries.times))
+        if work.inputs is None:
+            begin()
+            return
+
+        def broken(error: BaseException, _: str) -> None:
+            del self._broadcasts[work.number]
+            work.refused(error)
+
+        def unwanted(why: str) -> None:
+            del self._broadcasts[work.number]
+            work.withdrawn(f"{work.name}() was cancelled: {why}.")
+
+        self._held.hold(work.number, work.inputs, begin, broken, unwanted)
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""
@@ -284,12 +340,18 @@ class Pool:
 
     def cancel_numbers(self, numbers: Iterable[int]) -> int:
         """Stop tasks by their numbers; how many there are of them."""
-        there = tuple(number for number in numbers if number in self._works)
-        self._tell(tasks.Cancel(there))
+        there = [number for number in numbers if number in self._works]
+        held = [number for number in there if self._held.let_go(number)]
+        for number in held:
+            self._end_held(self._works[number], "cancelled")
+        self._tell(tasks.Cancel(tuple(number for number in there if number not in held)))
         return len(there)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
         """Stop every member of a broadcast."""
+        if self._held.let_go(broadcast.number):
+            del self._broadcasts[broadcast.number]
+            broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
         self.cancel(broadcast.members.values())
 
     def credit(self, work: Work, units: int) -> None:
@@ -329,6 +391,8 @@ class Pool:
         if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
             return
         self.task_record.revision += 1
+        if isinstance(message, tasks.Ended) and (left := self._works.get(message.task)) is not None:
+            left.running = False
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
@@ -355,7 +419,11 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
-                case plane.Ready() | plane.Decided() | tasks.Requeue():
+                case tasks.Requeue(task, _, retries):
+                    again = self._works[task]
+                    again.running, again.retried = False, retries
+                    self._arrived.pop(task, None)
+                case plane.Ready() | plane.Decided():
                     pass
                 case machine_messages.GiveUp():
                     self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")
@@ -464,7 +532,8 @@ class Pool:
 
     def snapshot(self) -> PoolSnapshot:
         """What there is now."""
-        return view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
+        found = view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
+        return replace(found, queued=found.queued + len(self._held))
 
     def decisions(self) -> list[DecisionEvent]:
         """The latest decisions, oldest first; `at` in Unix time."""

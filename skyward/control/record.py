@@ -17,6 +17,13 @@ __all__ = ["TaskRecord", "unix_offset"]
 KEPT = 300
 """Tasks that are over, and pieces of output, that are kept."""
 
+_REASONS: Mapping[Outcome, str] = {
+    "error": "it raised",
+    "raised": "it raised",
+    "timeout": "it ran past its timeout",
+}
+"""Why a task failed, where the control plane has no more to say of it."""
+
 LONGEST = 4096
 """Characters that are kept of one piece of output."""
 
@@ -50,6 +57,7 @@ class _Ended(NamedTuple):
     seconds: float | None
     yielded: int
     cost: float
+    retries: int
 
 
 class TaskRecord:
@@ -89,6 +97,7 @@ class TaskRecord:
                 work.seconds,
                 work.yielded,
                 cost,
+                work.retried,
             )
         )
 
@@ -136,6 +145,7 @@ def _view(work: Work, node: int | None, since: float, now: float) -> TaskView:
         started_at=None if node is None or work.sent_at is None else work.sent_at + since,
         yielded=work.yielded,
         cost=0.0 if node is None else cost_of(work, now),
+        retries=work.retried,
     )
 
 
@@ -152,5 +162,6 @@ def _ended_view(ended: _Ended, since: float) -> TaskView:
         seconds=ended.seconds,
         yielded=ended.yielded,
         cost=ended.cost,
-        reason=ended.reason or {"error": "it raised", "timeout": "it ran past its timeout"}.get(ended.outcome, ""),
+        retries=ended.retries,
+        reason=ended.reason or _REASONS.get(ended.outcome, ""),
     )

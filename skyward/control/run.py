@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from skyward.control import background
 from skyward.control.costing import cost_of
 from skyward.control.streams import RemoteIterator, StreamBuffer
-from skyward.control.work import Work
+from skyward.control.work import TaskFuture, Work
 from skyward.errors import OperatorError
 from skyward.wire.messages import Blob
 
@@ -38,14 +38,11 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
         background.call_soon(runner.cancel, [work])
 
     work.future.stop_with(stop)
+    work.future.runs_while(lambda: work.running)
     if work.stream is not None:
-
-        def fetch(blob: Blob) -> memoryview:
-            return runner.fetch(work, blob).result()
-
         work.stream.connect(
             lambda units: background.call_soon(runner.credit, work, units),
-            fetch,
+            lambda blob: runner.fetch(work, blob),
             lambda keys: background.call_soon(runner.drop, work, keys),
             stop,
         )
@@ -60,7 +57,7 @@ class Run[T]:
             the generator returned, at the end of the stream.
     """
 
-    def __init__(self, future: Future[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
+    def __init__(self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
         self.future = future
         self._works = works
         self._stream = stream
@@ -100,8 +97,18 @@ class Run[T]:
         if self.future.done():
             if self.future.cancelled():
                 return "cancelled"
-            return "done" if Future.exception(self.future) is None else "failed"
+            return "failed" if Future.exception(self.future) is not None or self.failed else "done"
         return "running" if any(work.running for work in self._works()) else "queued"
+
+    @property
+    def failed(self) -> int:
+        """Number of its tasks that have failed; a cell that raised has, though its task has a result."""
+        return sum(_has_failed(work) for work in self._works())
+
+    @property
+    def size(self) -> int:
+        """Number of its tasks."""
+        return len(self._works())
 
     @property
     def cost(self) -> float:
@@ -120,3 +127,8 @@ class Run[T]:
         times = [work.seconds for work in self._works()]
         known = [time for time in times if time is not None]
         return max(known) if known and len(known) == len(times) else None
+
+
+def _has_failed(work: Work) -> bool:
+    future = work.future
+    return bool(work.error) or (future.done() and not future.cancelled() and Future.exception(future) is not None)

@@ -21,7 +21,12 @@ __all__ = ["final", "settle"]
 
 
 def final(work: Work, settled: Settle) -> Settle:
-    """Return how a task ends for its caller, its record and its event: one that was cancelled, by why it was."""
+    """Return how a task ends for its caller, its record and its event.
+
+    One that was cancelled ends by why it was; one with a value that carries an exception has "raised".
+    """
+    if settled.outcome == "value" and work.error:
+        return replace(settled, outcome="raised")
     if settled.outcome != "cancelled":
         return settled
     if work.stuck:
@@ -42,13 +47,13 @@ def settle(
     work.ended_at = time.monotonic()
     for feeder in work.feeders:
         feeder.stop()
-    if outcome == "value" and arrived is not None:
+    if outcome in ("value", "raised") and arrived is not None:
         if work.stream is not None:
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
     if outcome == "cancelled":
-        work.future.end_cancelled(f"{work.code.name}() was cancelled{_where(work)}.")
+        work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
     else:
         work.future.set_exception(_error(work, outcome, reason, arrived))
     if work.stream is not None:
@@ -65,6 +70,8 @@ def _error(
     match outcome:
         case BaseException():
             return outcome
+        case "error" if work.broken is not None:
+            return work.broken
         case "timeout" if work.group_limit is not None:
             return TaskTimeoutError(
                 f"{name}() had not ended when its group was past its timeout of {work.group_limit:g} s, and was stopped"
@@ -91,10 +98,20 @@ def _error(
             failure = arrived.decode() if arrived is not None else None
             if isinstance(failure, Failure):
                 try:
-                    return with_fix(failure.rebuild())
+                    error = with_fix(failure.rebuild())
                 except BaseException:  # of the class of the exception: it must not end the loop
-                    return failure.as_remote_error()
+                    error = failure.as_remote_error()
+                return _with_attempts(error, work)
             return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
+
+
+def _with_attempts(error: BaseException, work: Work) -> BaseException:
+    """Say how often a task was run that has retries."""
+    if work.retries.times and work.stream is not None and work.yielded:
+        BaseException.add_note(error, f"{work.code.name}() was not run again: part of its stream had been delivered.")
+    elif work.retries.times and work.retried:
+        BaseException.add_note(error, f"It was raised in the last of {work.retried + 1} attempts.")
+    return error
 
 
 def _where(work: Work) -> str:

@@ -140,6 +140,7 @@ class TaskView:
         yielded: elements that have arrived, of a generator function.
         reason: why it failed.
         cost: USD so far: a share of the price of its machine while it ran, see `skyward.control.costing`.
+        retries: how often it was queued again, because its node was lost or because it raised.
     """
 
     number: int
@@ -154,6 +155,7 @@ class TaskView:
     yielded: int = 0
     reason: str = ""
     cost: float = 0.0
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,22 @@ import itertools
 import pickle
 import threading
 import weakref
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
 from types import CellType
 from typing import Any, Self
 
 from skyward.control.blocked import Blocked
 from skyward.control.forked import is_forked, refuse_forked
+from skyward.control.waking import Bell
 from skyward.wire.failure import capture_failure
 from skyward.wire.flow import WINDOW, cost
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, blobs_of, decode, encode, outgoing
 
-__all__ = ["Feeder", "RemoteIterator", "StreamBuffer", "feeder"]
+__all__ = ["Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
 
 
 _LOOKED_AT = 1000
@@ -37,10 +40,11 @@ class StreamBuffer:
 
     def __init__(self, granted: int | None = WINDOW) -> None:
         self._credit: Callable[[int], None] = _unconnected
-        self._fetch: Callable[[Blob], memoryview] = _unconnected
+        self._fetch: Callable[[Blob], Future[memoryview]] = _unconnected
         self._drop: Callable[[tuple[bytes, ...]], None] = _unconnected
         self._stop: Callable[[], None] = _unconnected
         self._changed = threading.Condition()
+        self._bell = Bell()
         self._items: deque[Payload] = deque()
         self._consumed = 0
         self._ended = False
@@ -48,12 +52,13 @@ class StreamBuffer:
         self._granted = granted
         self._paused_at = -1
         self._reader: weakref.ref[threading.Thread] | None = None
+        self._fetched: dict[bytes, memoryview] = {}
         self.received = 0
 
     def connect(
         self,
         credit: Callable[[int], None],
-        fetch: Callable[[Blob], memoryview],
+        fetch: Callable[[Blob], Future[memoryview]],
         drop: Callable[[tuple[bytes, ...]], None],
         stop: Callable[[], None],
     ) -> None:
@@ -66,9 +71,14 @@ class StreamBuffer:
             self.received += len(items)
             if not self._ended:
                 self._items.extend(items)
-                self._changed.notify_all()
+                self._notify()
                 return
         self._discard(items)
+
+    def _notify(self) -> None:
+        """Wake whoever waits, threads and coroutines."""
+        self._changed.notify_all()
+        self._bell.ring()
 
     def _discard(self, items: Iterable[Payload]) -> None:
         """Have the node forget the large parts of elements."""
@@ -85,7 +95,7 @@ class StreamBuffer:
         with self._changed:
             if not self._ended:
                 self._ended, self._end = True, end
-                self._changed.notify_all()
+                self._notify()
 
     def take(self) -> Any:
         """The next element, once there is one.
@@ -100,26 +110,67 @@ class StreamBuffer:
                 with Blocked(self):
                     while not self._items and not self._ended:
                         self._changed.wait()
-            if not self._items:
-                end, self._end = self._end, None
-                self._credit = self._fetch = self._stop = _unconnected  # they keep the task, and so what ended it
-                try:
-                    value = end() if end is not None else None
-                finally:
-                    del end  # as above
-                raise StopIteration(value)
-            payload = self._items.popleft()
-            self._consumed += cost(payload)
-            credit = self._consumed if self._consumed >= WINDOW // 4 or not self._items else 0
-            self._consumed -= credit
-            if self._granted is not None:
-                self._granted += credit
+            payload, credit = self._pop()
+        return self._deliver(payload, credit)
+
+    async def take_soon(self) -> Any:
+        """The next element, as `take` gives it, in a coroutine. Cancelled, it has taken none.
+
+        Raises:
+            StopAsyncIteration: the stream is over.
+        """
+        refuse_forked()
+        self._reader = None
+        while True:
+            with self._changed:
+                missing = self._missing()
+                if not missing and (self._items or self._ended):
+                    try:
+                        payload, credit = self._pop()
+                    except StopIteration:
+                        raise StopAsyncIteration from None
+                    break
+                arriving = self._bell.rung()
+            for blob in missing:
+                self._fetched[blob.key] = await asyncio.wrap_future(self._fetch(blob))
+            if not missing:
+                await arriving
+        return self._deliver(payload, credit)
+
+    def _missing(self) -> list[Blob]:
+        """The large parts of the next element that are still on the node."""
+        return [blob for blob in blobs_of(itertools.islice(self._items, 1)) if blob.key not in self._fetched]
+
+    def _pop(self) -> tuple[Payload, int]:
+        """The next element, and how much credit follows from it. With the lock; raises what `take` raises."""
+        if not self._items:
+            end, self._end = self._end, None
+            self._credit = self._fetch = self._stop = _unconnected  # they keep the task, and so what ended it
+            try:
+                value = end() if end is not None else None
+            finally:
+                del end  # as above
+            raise StopIteration(value)
+        payload = self._items.popleft()
+        self._consumed += cost(payload)
+        credit = self._consumed if self._consumed >= WINDOW // 4 or not self._items else 0
+        self._consumed -= credit
+        if self._granted is not None:
+            self._granted += credit
+        return payload, credit
+
+    def _deliver(self, payload: Payload, credit: int) -> Any:
         if credit:
             self._credit(credit)
         try:
-            return decode(payload, self._fetch)
+            return decode(payload, self._part)
         finally:
             self._discard([payload])
+
+    def _part(self, blob: Blob) -> memoryview:
+        """A large part of an element; waits where it is not here yet."""
+        fetched = self._fetched.pop(blob.key, None)
+        return self._fetch(blob).result() if fetched is None else fetched
 
     @property
     def reader(self) -> threading.Thread | None:
@@ -141,32 +192,41 @@ class StreamBuffer:
         """Stop the generator on its node, unless it has ended. Twice does no harm."""
         with self._changed:
             items, self._items = self._items, deque()
+            self._fetched.clear()
             ended, self._ended = self._ended, True
-            self._changed.notify_all()
+            self._notify()
         self._discard(items)
         if not ended:
             self._stop()
 
 
-class RemoteIterator(Iterator[Any]):
-    """The elements of a generator that runs on a node, as they arrive.
+class Stream[T](Iterator[T], AsyncIterator[T]):
+    """Results as they arrive: for `for` on any thread, and for `async for` in a coroutine, which blocks no thread.
 
-    Closing it, or dropping it, stops the generator. What the generator raises is raised here, after every element that
-    it yielded before.
+    Closing it, or dropping it, stops the work that makes them.
     """
-
-    def __init__(self, buffer: StreamBuffer) -> None:
-        self.buffer = buffer
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
-        return self.buffer.take()
+    @abstractmethod
+    def __next__(self) -> T:
+        """The next one, once it is there."""
 
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> T:
+        """The next one, once it is there."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Stop the generator on its node. Twice does no harm."""
-        self.buffer.close()
+        """Stop the work on its node. Twice does no harm."""
+
+    async def aclose(self) -> None:
+        """The same as `close`, for `contextlib.aclosing`."""
+        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -175,8 +235,28 @@ class RemoteIterator(Iterator[Any]):
         self.close()
 
     def __del__(self) -> None:
-        if not is_forked():  # the stream is the parent's
+        if not is_forked():  # the work is the parent's
             self.close()
+
+
+class RemoteIterator(Stream[Any]):
+    """The elements of a generator that runs on a node, as they arrive.
+
+    What the generator raises is raised here, after every element that it yielded before.
+    """
+
+    def __init__(self, buffer: StreamBuffer) -> None:
+        self.buffer = buffer
+
+    def __next__(self) -> Any:
+        return self.buffer.take()
+
+    async def __anext__(self) -> Any:
+        return await self.buffer.take_soon()
+
+    def close(self) -> None:
+        """Stop the generator on its node. Twice does no harm."""
+        self.buffer.close()
 
 
 def _unconnected(*_: object) -> Any:

@@ -43,12 +43,14 @@ class Submitted:
         target: the rank they must run on.
         replayable: they may run again from the start.
         needs: what each of them asks of its node.
+        retries: how often each may run again after it has raised.
     """
 
     tasks: tuple[int, ...]
     target: int | None = None
     replayable: bool = True
     needs: Needs = NOTHING
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,14 @@ class Broadcast:
 
     The nodes there are at the start share the data among them; those that join later find their share empty. Where
     there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out.
+
+    Attributes:
+        retries: as in `Submitted`.
     """
 
     broadcast: int
     needs: Needs = NOTHING
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +138,18 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A node is done with a task. `seconds` is how long it ran."""
+    """A node is done with a task.
+
+    Attributes:
+        seconds: how long it ran.
+        retry: what it raised, where it asked to be run again after that; empty otherwise.
+    """
 
     task: int
     rank: int
     outcome: Literal["value", "error", "timeout", "cancelled", "returned", "lost"]
     seconds: float
+    retry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +190,12 @@ type Message = (
     | Tick
 )
 
-type Outcome = Literal["value", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"]
-"""How a task ends. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for cannot
-be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
+type Outcome = Literal[
+    "value", "raised", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"
+]
+"""How a task ends. "raised": with a result that carries the exception of a cell. "unfit": no node could ever hold it.
+"abandoned" and "unfunded": the nodes that it waited for cannot be had, or paid. "stuck": streams hold the slots that it
+waited for, until it ends."""
 
 
 # Effects.
@@ -215,7 +230,9 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """A task waits again, because the node that ran it, or its process there, was lost. `retries`: how often so far."""
+    """A task waits again, because the node that ran it, or its process there, was lost, or because it raised what its
+    retries cover. `retries`: how often so far.
+    """
 
     task: int
     rank: int

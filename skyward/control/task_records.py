@@ -9,16 +9,24 @@ __all__ = ["BroadcastRecord", "TaskRecord"]
 
 @dataclass(slots=True)
 class TaskRecord:
-    """One task: what it asks for, where it was sent, and what has become of it so far."""
+    """One task: what it asks for, where it was sent, and what has become of it so far.
+
+    Attributes:
+        retries: how often it may run again after it has raised.
+        losses: how often its node, or its process there, was lost.
+        errors: how often it has raised, and was run again.
+    """
 
     target: int | None
     replayable: bool
     needs: Needs = NOTHING
+    retries: int = 0
     node: int | None = None
     started: bool = False
     cancelled: bool = False
     recalled: bool = False
     losses: int = 0
+    errors: int = 0
     attempt: int = 0
     broadcast: int | None = None
     share: tuple[int, int] | None = None
@@ -32,6 +40,7 @@ class BroadcastRecord:
     """
 
     needs: Needs
+    retries: int = 0
     members: set[int] = field(default_factory=set)
     size: int = 0
     given: set[int] = field(default_factory=set)

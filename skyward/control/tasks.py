@@ -7,7 +7,8 @@ recalled as soon as another node could run it.
 
 Each task ends exactly once. A task whose node dies goes back to the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would then double work.
-It never runs more often than that: one that was sent ahead counts as run, and is not sent ahead again.
+It never runs more often than that: one that was sent ahead counts as run, and is not sent ahead again. A task that
+raises what its own retries cover goes back in the same way; these are counted apart.
 """
 
 import itertools
@@ -177,8 +178,8 @@ class TaskManager:
         match message:
             case Submitted():
                 self._submit(message, effects)
-            case Broadcast(broadcast, needs):
-                self._open_broadcast(broadcast, needs, effects)
+            case Broadcast():
+                self._open_broadcast(message, effects)
             case NodeJoined():
                 self._join(message, now, effects)
             case Found():
@@ -226,18 +227,18 @@ class TaskManager:
 
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
-            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs)
+            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, new.retries)
             self._waiting.add(task, new.needs, new.target)
         if reason := self.unfit(new.needs):
             self._waiting.discard(new.tasks)
             for task in new.tasks:
                 self._settle(task, "unfit", reason, effects)
 
-    def _open_broadcast(self, broadcast: int, needs: Needs, effects: list[Effect]) -> None:
-        ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], needs)]
-        self._broadcasts[broadcast] = BroadcastRecord(needs, size=len(ranks))
+    def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
+        ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], new.needs)]
+        self._broadcasts[new.broadcast] = BroadcastRecord(new.needs, new.retries, size=len(ranks))
         for position, rank in enumerate(ranks):
-            self._add_member(broadcast, rank, (position, len(ranks)), effects)
+            self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
 
     def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
         """Whether a node could take a task of this shape when it is empty."""
@@ -250,7 +251,7 @@ class TaskManager:
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
-        self._tasks[task] = TaskRecord(rank, replayable=True, needs=record.needs, broadcast=broadcast, share=share)
+        self._tasks[task] = TaskRecord(rank, True, record.needs, record.retries, broadcast=broadcast, share=share)
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
@@ -308,7 +309,7 @@ class TaskManager:
                 self._settle(task, outcome, reason, effects)
             else:
                 again.append(task)
-                effects.append(Requeue(task, rank, record.losses, reason))
+                effects.append(Requeue(task, rank, record.losses + record.errors, reason))
         for task in reversed(again):
             self._requeue(task)
 
@@ -331,7 +332,7 @@ class TaskManager:
             case "lost" if not record.cancelled:
                 record.losses += 1
                 if record.replayable and record.losses <= self.retries:
-                    effects.append(Requeue(ended.task, ended.rank, record.losses, _KILLED))
+                    effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, _KILLED))
                     self._requeue(ended.task)
                 else:
                     self._settle(ended.task, "lost", _KILLED, effects)
@@ -340,7 +341,12 @@ class TaskManager:
             case outcome:
                 mean = self.task_seconds
                 self.task_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
-                self._settle(ended.task, outcome, "", effects)
+                if ended.retry and record.replayable and record.errors < record.retries and not record.cancelled:
+                    record.errors += 1
+                    effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, ended.retry))
+                    self._requeue(ended.task)
+                else:
+                    self._settle(ended.task, outcome, "", effects)
 
     def _settle(self, task: int, outcome: Outcome, reason: str, effects: list[Effect]) -> None:
         record = self._tasks.pop(task)

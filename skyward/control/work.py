@@ -1,8 +1,9 @@
 """One task at the client: what is sent, and where what comes back goes."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,9 +12,12 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from skyward.control.blocked import Blocked
 from skyward.control.costing import FREE, Terms
 from skyward.control.forked import refuse_forked
+from skyward.control.inputs import Inputs
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
+from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError
+from skyward.retrying import NO_RETRIES, Retries
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
@@ -53,10 +57,18 @@ class Arrived:
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
 
     def decode(self) -> Any:
-        """The value."""
+        """The value. It stands on the memory of the blobs."""
 
         def fetch(blob: Blob) -> memoryview:
             return self.blobs[blob.key]
+
+        return decode(self.payload, fetch)
+
+    def decode_copy(self) -> Any:
+        """The value, on memory of its own."""
+
+        def fetch(blob: Blob) -> memoryview:
+            return memoryview(bytearray(self.blobs[blob.key]))
 
         return decode(self.payload, fetch)
 
@@ -66,10 +78,15 @@ _INTERRUPTIBLE = 0.5
 
 
 class TaskFuture[T](Future[T]):
-    """The result of a task to come. Cancelling it stops the work on the node.
+    """The result of a task to come: for threads as any `concurrent.futures.Future`, and to `await` in a coroutine.
+
+    Cancelling it stops the work on the node, and so does cancelling a coroutine that awaits it; `asyncio.shield` leaves
+    the work alone.
 
     Attributes:
-        parts: returns the futures that this one needs, for several tasks; empty for one task.
+        name: of its task, for sentences: `train()`.
+        parts: returns the futures that this one needs: of several tasks, or of what its task waits for.
+        members: for a group that has not failed, the futures of its calls.
     """
 
     def __init__(self) -> None:
@@ -79,17 +96,31 @@ class TaskFuture[T](Future[T]):
         self._value: Any = None
         self._error: BaseException | None = None
         self._stop: Callable[[], None] | None = None
+        self._is_running: Callable[[], bool] | None = None
         self._cancelled_why = ""
+        self._lent = False
+        self.name = "a task"
+        self.members: tuple[TaskFuture[Any], ...] | None = None
         self.parts: Callable[[], Iterable[Future[Any]]] = tuple
 
     def stop_with(self, stop: Callable[[], None]) -> None:
         """Have `stop` called when the caller cancels."""
         self._stop = stop
 
+    def runs_while(self, is_running: Callable[[], bool]) -> None:
+        """Have `is_running` say whether a node has the work, until that has ended."""
+        self._is_running = is_running
+
+    def running(self) -> bool:
+        """Whether a node has the task, or any of the tasks of a group or a broadcast."""
+        is_running = self._is_running
+        return not self.done() and is_running is not None and is_running()
+
     def end_cancelled(self, why: str) -> None:
         """The work has stopped: end as cancelled."""
         self._cancelled_why = why
         self._forget()
+        self.members = None
         if super().cancel():
             self.set_running_or_notify_cancel()
 
@@ -101,11 +132,12 @@ class TaskFuture[T](Future[T]):
     def set_exception(self, exception: BaseException | None) -> None:
         """End with an error."""
         self._forget()
+        self.members = None
         super().set_exception(exception)
 
     def _forget(self) -> None:
         """Drop what refers back to this future, so that an error, and all that its traceback keeps, is not kept."""
-        self._stop, self.parts = None, tuple
+        self._stop, self._is_running, self.parts = None, None, tuple
 
     def result(self, timeout: float | None = None) -> T:
         """The result; raises what the task raised, or `TaskCancelledError`."""
@@ -136,6 +168,20 @@ class TaskFuture[T](Future[T]):
         value: T = self._value
         return value
 
+    def __await__(self) -> Generator[Any, None, T]:
+        """The result, in a coroutine; raises what `result` raises. Cancelling the coroutine stops the work."""
+        refuse_forked()
+        if not self.done():
+            bell = Bell()
+            ended = bell.rung()
+            self.add_done_callback(bell.ring)
+            try:
+                yield from ended
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        return self.result(0)
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised; None if it returned."""
         refuse_forked()
@@ -149,13 +195,25 @@ class TaskFuture[T](Future[T]):
         self._decode(super().result(0))
         return self._error
 
+    def lend(self) -> bool:
+        """Have the result stay as it came, for tasks that take it, whatever becomes of its value here.
+
+        False where the value has been taken out before, which may have changed it.
+        """
+        with self._decoding:
+            self._lent = self._lent or not self._decoded or self._error is not None
+            return self._lent
+
     def _decode(self, arrived: object) -> None:
         """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
         with self._decoding:
             if self._decoded:
                 return
             try:
-                self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
+                if self._lent and isinstance(arrived, Arrived):
+                    self._value = arrived.decode_copy()
+                else:
+                    self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
             except Exception as error:
                 self._error = RemoteError(
                     f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "
@@ -186,15 +244,20 @@ class Work:
         stream: for a generator function, where its elements go.
         feeders: its input streams.
         needs: what it asks of its node.
+        retries: how often it runs again when it raises, and after what.
+        retried: how often it was queued again so far.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
         origin: the cell that sent it.
         queued_at, sent_at, ended_at: when it was made, when it was sent to a node last, and when it was over.
         terms: what that node is and costs.
         yielded: how many elements of its stream have arrived.
-        error: name of the type of what it raised, once it has.
+        error: name of the type of what it raised, or of the exception that its result carries, once it has.
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
+        inputs: what it waits for before it can be sent.
+        broken: the error that it ends with because one of these failed, or could not be had.
+        unwanted: why it is cancelled, because one of these was.
     """
 
     code: PreparedCode
@@ -205,6 +268,8 @@ class Work:
     stream: StreamBuffer | None = None
     feeders: tuple[Feeder, ...] = ()
     needs: Needs = NOTHING
+    retries: Retries = NO_RETRIES
+    retried: int = 0
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None
@@ -218,17 +283,42 @@ class Work:
     error: str = ""
     group_limit: float | None = None
     stuck: str = ""
+    inputs: Inputs | None = None
+    broken: BaseException | None = None
+    unwanted: str = ""
+
+    @property
+    def blobs(self) -> Mapping[bytes, memoryview]:
+        """The blobs that must be on a node before the task can run there."""
+        blobs = {**self.code.outgoing.blobs, **self.call.blobs}
+        for value in () if self.inputs is None else self.inputs.arrived:
+            blobs |= value.blobs
+        return blobs
+
+    @property
+    def values(self) -> tuple[Payload, ...]:
+        """The results of other tasks that it takes."""
+        return () if self.inputs is None else tuple(value.payload for value in self.inputs.arrived)
 
 
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
-    """A broadcast of a function of this `name`: makes the work of each member, and collects them. `done` is called with
-    the members, by rank.
+    """A broadcast of a function of this `name`: makes the work of each member, and collects them.
+
+    Attributes:
+        done: called with the members, by rank, once all have ended.
+        refused: called with the error that keeps it from having any.
+        withdrawn: called with why it was cancelled before it had any.
+        inputs: what it waits for before it begins.
     """
 
     make: Callable[[], Work]
     done: Callable[[dict[int, Work]], None]
+    refused: Callable[[BaseException], None]
+    withdrawn: Callable[[str], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""
+    retries: Retries = NO_RETRIES
+    inputs: Inputs | None = None
     number: int = 0

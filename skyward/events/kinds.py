@@ -220,7 +220,7 @@ class NodeDrainCancelled(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeLost(NodeEvent):
-    """The node died. What ran there is sent to another node.
+    """The node died. What ran there has an event of its own: `TaskRetried` where it is sent again, or its end.
 
     Attributes:
         replaced: whether another machine takes its rank.
@@ -288,7 +288,7 @@ class TaskEvent(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskQueued(TaskEvent):
-    """The pool has taken the task. A broadcast is one task for each node."""
+    """The pool has taken the task, which may have to wait for others first. A broadcast is one task for each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +310,12 @@ class TaskAssigned(TaskEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskRetried(TaskEvent):
-    """The task is queued again, because the node that ran it was lost.
+    """The task is queued again, because the node that ran it was lost, or because it raised what its `retries=` cover.
 
     Attributes:
-        node: the node that was lost.
-        retries: how often this task was queued again so far.
+        node: the node that ran it.
+        retries: how often this task was queued again so far, for either cause.
+        reason: why the node was lost, or what the task raised.
     """
 
     node: int
@@ -342,11 +343,11 @@ class TaskCompleted(TaskEnded):
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed(TaskEnded):
-    """The task raised an exception, or could not be run.
+    """The task raised an exception, as a cell may, or could not be run.
 
     Attributes:
         error: name of the exception's type, such as "ValueError" or "NodeLostError".
-        reason: why it could not be run; empty where it raised.
+        reason: why it did not run; empty where it raised.
     """
 
     error: str

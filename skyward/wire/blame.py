@@ -26,7 +26,10 @@ _KNOWN = {
         "Annotate the parameter as Iterator[T] to stream it in, or pass list(...) of it",
         "Return a list of it",
     ),
-    "concurrent.futures._base.Future": ("Pass its result: future.result()", "Return its result: future.result()"),
+    "concurrent.futures._base.Future": (
+        "Pass it as an argument of its own, or in a list, tuple or dict: there it becomes its value",
+        "Return its result: future.result()",
+    ),
     "_asyncio.Future": ("Await it and pass its result", "Await it in the task and return its result"),
     "builtins.generator": (
         "Annotate the parameter as Iterator[T] to stream it in, or pass a list",

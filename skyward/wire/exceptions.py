@@ -10,7 +10,7 @@ import copyreg
 from types import MemberDescriptorType
 from typing import Any
 
-__all__ = ["Parts", "parts_of_exception", "rebuild_from_parts", "reduce_exception"]
+__all__ = ["Parts", "copy_exception", "parts_of_exception", "rebuild_from_parts", "reduce_exception"]
 
 type Parts = tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]
 """Arguments of an exception, and by name its attributes and its slots."""
@@ -38,6 +38,19 @@ def parts_of_exception(error: BaseException) -> Parts:
     if isinstance(error, BaseExceptionGroup):
         args = (error.message, list(error.exceptions))  # its `args` are those of the call, which may be others
     return args, dict(rest[0]) if rest and rest[0] else {}, _slots(error)
+
+
+def copy_exception(error: BaseException) -> BaseException:
+    """Return another exception of the same type that holds the same, but for its traceback; its notes are its own."""
+    args, attributes, slots = parts_of_exception(error)
+    if "__notes__" in attributes:
+        attributes["__notes__"] = [*attributes["__notes__"]]
+    copy = make_exception(type(error), args)
+    restore_exception(copy, (attributes, slots))
+    BaseException.args.__set__(copy, error.args)  # type: ignore[attr-defined]  # see `make_exception`
+    for name in ("__context__", "__cause__", "__suppress_context__"):
+        BaseException.__dict__[name].__set__(copy, getattr(error, name))
+    return copy
 
 
 def rebuild_from_parts(kind: type[BaseException], parts: Parts) -> tuple[Any, ...]:

@@ -114,6 +114,7 @@ class Submit:
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
         label: what the client knows the task by; kept for whoever attaches to the pool.
+        values: results of other tasks that its arguments are made of, as those tasks returned them.
     """
 
     task: int
@@ -126,6 +127,7 @@ class Submit:
     timeout: float | None = None
     share: tuple[int, int] | None = None
     label: str = ""
+    values: tuple[Payload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,8 @@ class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
     Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "returned"
-    means that it had not started; "lost", that the process it ran in died.
+    means that it had not started; "lost", that the process it ran in died. A "value" with an `error` is a result that
+    carries the exception, as a cell's does: its caller gets the result, and the task counts as failed.
     """
 
     task: int

@@ -305,7 +305,7 @@ class Agent:
     def _submit(self, submit: Submit) -> None:
         job = Job(submit, self._codes[submit.code])
         self._recent.submitted(submit, job.code)
-        self._holds.submitted(submit.task, (job.code.payload, submit.call))
+        self._holds.submitted(submit.task, (job.code.payload, submit.call, *submit.values))
         job.inputs = input_streams(job, self, lambda blob: self.store.read(blob.key))
         self._executor.submit(job)
         if not self._ticking:

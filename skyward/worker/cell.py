@@ -23,6 +23,7 @@ from skyward.worker import figures
 from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.failing import recorder_for
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
@@ -115,8 +116,8 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
     return cell.result()
 
 
-def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterator[Any]:
-    """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
+def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
+    """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
     cell = _Cell(request, captured)
     with cell.running():
         try:
@@ -124,10 +125,8 @@ def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterat
             yield from cell.elements(program)
         except _ENDINGS as error:
             leave_if_forked(error)
-            result = cell.result(error)
-        else:
-            result = cell.result()
-    yield result
+            return cell.result(error)
+    return cell.result()
 
 
 class _Cell:
@@ -136,8 +135,8 @@ class _Cell:
     def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
         self.request = request
         self._captured = Captured(request.roots, captured)
-        task = current_task()
-        self.node = 0 if task is None else task.node
+        self._task = current_task()
+        self.node = 0 if self._task is None else self._task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
         shell = NodeShell(self.namespace)
         self.namespace["get_ipython"] = lambda: shell
@@ -233,7 +232,14 @@ class _Cell:
         if error is None:
             return CellResult(found, None, self.node, request.definitions)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
-        failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
+        failure = capture_failure(
+            error,
+            self.node,
+            lambda value: pack_shared(value, self.side, "the exception").packed,
+            recorder_for(request.run, self.namespace, self.node, request.filename),
+        )
+        if self._task is not None:
+            self._task.raised = failure.type_name
         return CellResult(found, failure, self.node, request.definitions)
 
     def _conclude(self, value: Any) -> None:

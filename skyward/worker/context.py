@@ -36,12 +36,15 @@ class TaskContext:
         node: the rank of its node.
         port: its way to the client.
         ended: whether it has ended. Threads that it started may outlive it.
+        raised: qualified name of the type of the exception that its result carries: the task returns, and counts as
+            failed. Empty for none.
     """
 
     task: int
     node: int
     port: Port
     ended: bool = False
+    raised: str = ""
 
     def publish_display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str | None, update: bool

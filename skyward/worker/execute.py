@@ -1,14 +1,16 @@
 """Run one job: decode its call, call its function, send home what comes of it."""
 
+import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
 from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
 from skyward.instance import current_share
-from skyward.wire.arguments import arriving
+from skyward.wire.arguments import arriving, arriving_results
 from skyward.wire.clock import clock
 from skyward.wire.failure import Failure, Link, capture_failure
 from skyward.wire.flow import cost
@@ -17,6 +19,7 @@ from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.wire.pickler import CallScope, decoding_for
 from skyward.wire.stateless import survey
 from skyward.worker.context import Port, TaskContext, running
+from skyward.worker.coroutines import run_coroutine, send_elements
 from skyward.worker.jobs import InputStream, Job, Stopped
 from skyward.worker.missing import missing_module
 from skyward.worker.raised import as_ordinary_error
@@ -40,6 +43,9 @@ class Guard(Protocol):
 
     def run[T](self, call: Callable[[], T]) -> T:
         """The result of `call`, which may be interrupted."""
+
+    def cancelling(self, cancel: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        """A context in which the first interrupt calls `cancel` instead of raising."""
 
 
 class Functions:
@@ -105,7 +111,8 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     raised = ""
     try:
         with decoding_for(scope):
-            payload = guard.run(lambda: _call(job, port, functions, fetch, scope))
+            payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
+        raised = own.raised
     except (Interrupted, Stopped):
         outcome, payload = guard.reason or job.stopped or "cancelled", Payload(b"")
     except BaseException as error:
@@ -124,7 +131,7 @@ def _failed(
 ) -> tuple[Reason | Literal["error"], Payload, str]:
     """The outcome, the exception ready to travel, and the name of its type."""
     try:
-        if guard.reason is not None and isinstance(error, KeyboardInterrupt):
+        if guard.reason is not None and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             return guard.reason, Payload(b""), ""
         if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
             error = missing_module(error, node)
@@ -141,34 +148,63 @@ def _unknown(error: BaseException, why: BaseException, node: int) -> Failure:
     return Failure((Link((), f"{name}: {message}", "", None, name, message),), node)
 
 
-def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallScope) -> Payload:
+def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallScope, guard: Guard) -> Payload:
     submit = job.submit
     function = functions.get(job.code, scope)
-    token = arriving.set(job.inputs)
-    try:
-        args, kwargs = load(submit.call, fetch)
-    finally:
-        arriving.reset(token)
+    args, kwargs = _arguments(job, fetch)
     # Nothing here keeps a reference to the result: an array that nobody has is sent without a copy (see `owned`).
     if not submit.stream:
-        return _payload(function(*args, **kwargs), port, f"the result of {job.code.name}()")
-    return _payload(_stream(job, port, function(*args, **kwargs)), port, f"what {job.code.name}() returned")
+        return _payload(_completed(function(*args, **kwargs), guard), port, f"the result of {job.code.name}()")
+    returned = _stream(job, port, function(*args, **kwargs), guard)
+    return _payload(returned, port, f"what {job.code.name}() returned")
 
 
-def _stream(job: Job, port: Port, elements: Iterator[Any]) -> Any:
+def _arguments(job: Job, fetch: Fetch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    token = arriving.set(job.inputs)
+    values = arriving_results.set([load(value, fetch) for value in job.submit.values])
+    try:
+        arguments = load(job.submit.call, fetch)
+    finally:
+        arriving_results.reset(values)
+        arriving.reset(token)
+    return arguments
+
+
+def _completed(value: Any, guard: Guard) -> Any:
+    """`value`, or the result of the coroutine that it is."""
+    return run_coroutine(value, guard) if asyncio.iscoroutine(value) else value
+
+
+def _stream(job: Job, port: Port, elements: Iterator[Any] | AsyncIterator[Any], guard: Guard) -> Any:
     """Send the elements; what the generator returned. The generator is closed whatever happens."""
+    name = f"an element of {job.code.name}()"
+
+    def send_or_wait(element: object) -> Callable[[], None] | None:
+        payload = _payload(element, port, name)
+        if not job.has_credit(cost(payload)):
+            return partial(_send, job, port, payload)  # not on the thread of the loop, where it would block others
+        _send(job, port, payload)
+        return None
+
+    if isinstance(elements, AsyncIterator):
+        return run_coroutine(send_elements(elements, send_or_wait), guard)
     try:
         while True:
             try:
                 element = next(elements)
             except StopIteration as end:
                 return end.value
-            payload = _payload(element, port, f"an element of {job.code.name}()")
-            job.take_credit(cost(payload), lambda credited: port.emit(Paused(job.submit.task, credited)))
-            port.emit(Yielded(job.submit.task, (payload,)))
+            _send(job, port, _payload(element, port, name))
     finally:
         if isinstance(elements, Generator):
             elements.close()
+
+
+def _send(job: Job, port: Port, payload: Payload) -> None:
+    """Send an element of a stream, once there is room for it."""
+    job.take_credit(cost(payload), lambda credited: port.emit(Paused(job.submit.task, credited)))
+    port.emit(Yielded(job.submit.task, (payload,)))
 
 
 def _payload(value: object, port: Port, name: str) -> Payload:

@@ -33,6 +33,8 @@ class ThreadGuard:
         self._shielded = False
         self._due = False
         self._last = 0.0
+        self._cancel: Callable[[], None] | None = None
+        self._cancelled = False
         if self._is_main:
             signal.signal(signal.SIGINT, self._on_signal)
 
@@ -74,6 +76,15 @@ class ThreadGuard:
             self._due = False
             raise Interrupted
 
+    @contextlib.contextmanager
+    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Have the first interrupt call `cancel`, from another thread, and raise nothing."""
+        self._cancel, self._cancelled = cancel, False
+        try:
+            yield
+        finally:
+            self._cancel = None
+
     def interrupt(self, reason: Reason) -> None:
         """Raise `Interrupted` in the user's code, if any runs; not again at once, so whoever insists calls again."""
         with self._lock:
@@ -81,6 +92,11 @@ class ThreadGuard:
             if not self._open or now - self._last < _APART:
                 return
             self._last, self.reason = now, reason
+            if (cancel := self._cancel) is not None:
+                cancel()  # in any case, as it wakes the loop
+                if not self._cancelled:
+                    self._cancelled = True
+                    return
             if self._is_main:
                 signal.pthread_kill(self._thread, signal.SIGINT)
             else:

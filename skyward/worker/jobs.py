@@ -96,6 +96,11 @@ class Job:
                 told = self._credited
             pause(told)  # without the lock: it may wait for the client, whose credit takes the lock
 
+    def has_credit(self, units: int) -> bool:
+        """Whether `take_credit` would not wait, nor raise."""
+        with self._changed:
+            return self._has_room(units) and not self._stopped
+
     def _has_room(self, units: int) -> bool:
         return self._credit >= units or self._credit >= WINDOW
 

@@ -102,7 +102,13 @@ class ProcessSlot:
                 try:
                     child = self._ready()
                     self._tell_info(child)
-                    child.send((self._code(job), job.submit, self._places([job.code.payload, job.submit.call])))
+                    child.send(
+                        (
+                            self._code(job),
+                            job.submit,
+                            self._places([job.code.payload, job.submit.call, *job.submit.values]),
+                        )
+                    )
                     job.run_elsewhere(self._relay)
                     return self._attend(child)
                 except (EOFError, OSError):

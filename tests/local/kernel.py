@@ -74,6 +74,22 @@ class Kernel:
                 break
         return cell
 
+    def answering(self, source: str, *answers: str) -> str:
+        """Run a cell that asks for input, as a debugger does; what it wrote, and the answers to its questions."""
+        left, written = list(answers), list[str]()
+
+        def take(message: Any) -> None:
+            written.append(message["content"].get("text", ""))
+
+        def answer(message: Any) -> None:
+            line = left.pop(0)
+            written.append(f"{message['content']['prompt']}{line}\n")
+            self._client.input(line)
+
+        self._client.execute_interactive(source, timeout=LIMIT, allow_stdin=True, output_hook=take, stdin_hook=answer)
+        assert not left
+        return "".join(written)
+
     def kill_and_restart(self) -> None:
         """End its process with SIGKILL, and start it anew, with the extension loaded."""
         self._manager.restart_kernel(now=True)

@@ -120,6 +120,12 @@ def count_then_wait(n: int, path: str) -> Iterator[int]:
 
 
 @sky.function
+def wait_for_file(path: str) -> None:
+    while not Path(path).exists():
+        time.sleep(0.01)
+
+
+@sky.function
 def plus_one(numbers: Iterator[int]) -> Iterator[int]:
     for number in numbers:
         yield number + 1

@@ -63,10 +63,46 @@ def test_what_of_an_exception_cannot_travel_stays_behind(pool: sky.Compute) -> N
     assert "broken pipe" in str(caught.value.__cause__)
 
 
-def test_a_broadcast_says_which_nodes_failed(pool: sky.Compute) -> None:
+def test_a_broadcast_that_fails_on_every_node_raises_a_group_of_the_type_that_they_raised(pool: sky.Compute) -> None:
     with pytest.raises(ValueError, match="^bad") as caught:
         tasks.fail("bad") @ pool
-    assert caught.value.__notes__ == ["It failed on node 0, 1, of 2 nodes."]
+    assert caught.value.__notes__ == ["It failed on nodes 0 and 1, of 2 nodes."]
+    group = caught.value
+    assert isinstance(group, sky.NodeErrors)
+    assert group.nodes == (0, 1)
+    assert [type(error) for error in group.exceptions] == [ValueError, ValueError]
+    for rank, error in enumerate(group.exceptions):
+        assert f"on node {rank}" in str(error.__cause__)
+    assert isinstance(group.__cause__, sky.RemoteTraceback)
+
+
+def test_a_broadcast_that_fails_on_one_node_raises_what_that_raised(pool: sky.Compute) -> None:
+    @sky.function
+    def fail_on(rank: int) -> None:
+        if sky.instance_info().node == rank:
+            raise LookupError("only here")
+
+    with pytest.raises(LookupError, match="^only here") as caught:
+        fail_on(1) @ pool
+    assert type(caught.value) is LookupError
+    assert caught.value.__notes__ == ["It failed on node 1, of 2 nodes."]
+
+
+def test_a_broadcast_that_fails_in_several_ways_raises_a_group(pool: sky.Compute) -> None:
+    @sky.function
+    def fail() -> None:
+        raise (ValueError, KeyError)[sky.instance_info().node]("bad")
+
+    seen: list[list[type]] = []
+    try:
+        fail() @ pool
+    except* ValueError as errors:
+        seen.append([type(error) for error in errors.exceptions])
+    except* KeyError as errors:
+        seen.append([type(error) for error in errors.exceptions])
+    assert seen == [[ValueError], [KeyError]]
+    with pytest.raises(sky.NodeErrors, match=r"^fail\(\) failed on nodes 0 and 1"):
+        fail() @ pool
 
 
 def test_an_argument_that_cannot_be_pickled(pool: sky.Compute) -> None:

@@ -94,3 +94,16 @@ def test_an_interrupted_loop_leaves_the_work_alone_and_cancel_stops_it(kernel: K
     cell = kernel("for element in handle: pass")
     assert cell.error[0] == "TaskCancelledError"
     assert kernel("print(handle.status)").text() == "cancelled\n"
+
+
+def test_closing_the_pool_ends_what_follows_a_stream(kernel: Kernel) -> None:
+    """The last test of this kernel's pool."""
+    kernel("%%sky --noblock --plot\nimport time\nwhile True:\n    yield 1\n    time.sleep(0.01)")
+    kernel("handle = _\nfirst = next(iter(handle))\n%sky down")
+    assert kernel("for element in handle: pass").error[0] in ("PoolClosedError", "TaskCancelledError")
+    cell = kernel(
+        "import threading, time\n"
+        "ours = {'skyward-read-ahead', 'skyward-redrawing'}\n"
+        "while ours & {each.name for each in threading.enumerate()}: time.sleep(0.01)\nprint('none')"
+    )
+    assert cell.text() == "none\n"

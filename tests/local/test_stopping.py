@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
+import skyward.compute as compute_module
 from skyward.control import background
 from tests.local import tasks
 from tests.local.conftest import Wait
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.local
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward.compute._INTERRUPT_GRACE", 20.0)
+    monkeypatch.setattr(compute_module, "_INTERRUPT_GRACE", 20.0)
 
 
 def stands_still(path: Path) -> bool:
@@ -189,7 +190,7 @@ def test_interrupt_just_after_sending_stops_the_work(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(background, "call_soon", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"^the work on node [\d, ]+ was stopped$"):
+    with pytest.raises(KeyboardInterrupt, match=r"^the work on (node \d|nodes 0 and 1) was stopped$"):
         send(pool, str(beat))
     assert stands_still(beat)
 
@@ -197,7 +198,7 @@ def test_interrupt_just_after_sending_stops_the_work(
 def test_interrupt_says_what_a_node_has_not_confirmed(
     tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyward.compute._INTERRUPT_GRACE", 0.0)
+    monkeypatch.setattr(compute_module, "_INTERRUPT_GRACE", 0.0)
     begun = tmp_path / "begun"
     tell = background.call_soon
 
@@ -246,7 +247,7 @@ def test_one_stuck_thread_does_not_hold_up_its_neighbour(tmp_path: Path, wait_fo
         futures[0].cancel()
         with pytest.raises(sky.TaskCancelledError):
             futures[0].result(10)
-        assert futures[1].running() is False
+        assert futures[1].running()
         assert not futures[1].done()
         assert tasks.add(1, 2) >> pool == 3
         futures[1].cancel()

@@ -57,6 +57,10 @@ def mixed_sizes(pool: sky.Compute) -> None:
 SHAPES: dict[str, Callable[[sky.Compute], object]] = {
     "a call": lambda pool: in_a_loop(pool, lambda x: tasks.add(x, 1) >> pool),
     "a future": lambda pool: in_a_loop(pool, lambda x: (tasks.add(x, 1) > pool).result()),
+    "a task that takes the result of another": lambda pool: in_a_loop(
+        pool,
+        lambda x: tasks.add(tasks.add(x, 1) > pool, 1) >> pool,  # type: ignore[arg-type]  # the value of a future
+    ),
     "a broadcast": lambda pool: in_a_loop(pool, lambda x: tasks.add(x, 1) @ pool),
     "a group": lambda pool: in_a_loop(pool, lambda x: (tasks.add(x, 1) & tasks.add(x, 2)) >> pool),
     "a future of a group": lambda pool: in_a_loop(pool, lambda x: (sky.gather(tasks.add(x, 1)) > pool).result()),

@@ -12,6 +12,7 @@ from skyward.control.hearing import Hearing
 from skyward.control.task_messages import Ended
 from skyward.errors import RemoteError
 from skyward.link.bulk import NodeFullError
+from skyward.retrying import NO_RETRIES
 from skyward.wire.failure import Failure
 from skyward.wire.messages import Blob, Cancel, Drop, Finished, Payload, Yielded
 
@@ -64,7 +65,7 @@ def told_of(node: Any, timeout: float | None = None) -> tuple[list[object], Hear
         def spawn(coroutine: Coroutine[Any, Any, None]) -> None:
             spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
-        work: Any = SimpleNamespace(seconds=None, timeout=timeout)
+        work: Any = SimpleNamespace(seconds=None, timeout=timeout, retries=NO_RETRIES)
         hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing)
         hearing.heard(node, Finished(7, "value", Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
@@ -117,7 +118,7 @@ def test_elements_of_a_task_that_is_over_are_forgotten_by_its_node() -> None:
 def test_a_task_whose_arguments_have_no_room_on_a_node_ends_with_the_reason() -> None:
     node: Any = Holder(ConnectionError())
     told: list[object] = []
-    work: Any = SimpleNamespace(task=7, seconds=None, code=SimpleNamespace(name="f"))
+    work: Any = SimpleNamespace(task=7, seconds=None, retries=NO_RETRIES, code=SimpleNamespace(name="f"))
     hearing = hearing_of(told, {7: work})
     hearing.not_sent(node, work, NodeFullError("a node has no memory for 5 bytes"))
     assert told == [Ended(7, 0, "error", 0.0)]

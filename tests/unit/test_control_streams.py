@@ -1,11 +1,14 @@
 """Both ends of streams at the client: order, ends and errors, and never more under way than a window."""
 
+import asyncio
+import contextlib
 import gc
 import itertools
+import pickle
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -32,10 +35,17 @@ class Wires:
         self.granted: list[int] = []
         self.stops = 0
         self.dropped: list[bytes] = []
+        self.slow = False
+        self.fetches: list[Future[memoryview]] = []
         self.buffer.connect(self.granted.append, self.fetch, self.dropped.extend, self.stop)
 
-    def fetch(self, blob: Blob) -> memoryview:
-        return memoryview(encode(blob.key).payload.data)  # type: ignore[arg-type]  # it is small, so no blob again
+    def fetch(self, blob: Blob) -> Future[memoryview]:
+        data = encode(blob.key).payload.data
+        assert isinstance(data, bytes)  # it is small, so no blob again
+        self.fetches.append(fetch := Future[memoryview]())
+        if not self.slow:
+            fetch.set_result(memoryview(data))
+        return fetch
 
     def stop(self) -> None:
         self.stops += 1
@@ -101,6 +111,110 @@ def test_the_first_end_counts(wires: Wires) -> None:
 def test_large_elements_are_fetched(wires: Wires) -> None:
     wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
     assert wires.buffer.take() == b"content"
+
+
+# In a coroutine.
+
+
+def test_a_coroutine_takes_elements_as_they_come(wires: Wires) -> None:
+    async def read() -> list[object]:
+        loop = asyncio.get_running_loop()
+        later = iter([lambda: wires.arrive(1), lambda: wires.arrive(2, 3), lambda: wires.buffer.finish(lambda: "end")])
+        taken = []
+        loop.run_in_executor(None, next(later))
+        async for element in RemoteIterator(wires.buffer):
+            taken.append(element)
+            if element != 2:
+                loop.run_in_executor(None, next(later))
+        return taken
+
+    assert asyncio.run(read()) == [1, 2, 3]
+
+
+def test_a_coroutine_gets_the_error_that_ended_the_stream_and_then_its_end(wires: Wires) -> None:
+    def fail() -> None:
+        raise LookupError("there")
+
+    async def read() -> list[object]:
+        stream = RemoteIterator(wires.buffer)
+        with pytest.raises(LookupError, match="^there$"):
+            await anext(stream)
+        return [element async for element in stream]
+
+    wires.buffer.finish(fail)
+    assert asyncio.run(read()) == []
+
+
+def test_a_coroutine_that_is_cancelled_has_taken_nothing(wires: Wires) -> None:
+    async def read() -> None:
+        stream = RemoteIterator(wires.buffer)
+        taking = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        wires.arrive("kept")
+        assert await anext(stream) == "kept"
+
+    asyncio.run(read())
+
+
+def test_large_elements_are_fetched_beside_other_coroutines_and_once(wires: Wires) -> None:
+    wires.slow = True
+    wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
+
+    async def read() -> None:
+        stream = RemoteIterator(wires.buffer)
+        taking = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)  # it runs until it waits
+        assert not taking.done()
+        (fetch,) = wires.fetches
+        fetch.set_result(memoryview(pickle.dumps("content")))
+        assert await taking == "content"
+        assert wires.dropped == [b"content"]
+
+    asyncio.run(read())
+    assert len(wires.fetches) == 1
+
+
+def test_an_element_that_was_being_fetched_for_a_cancelled_coroutine_is_there_for_the_next(wires: Wires) -> None:
+    wires.slow = True
+    wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
+
+    async def read() -> None:
+        taking = asyncio.ensure_future(wires.buffer.take_soon())
+        await asyncio.sleep(0)  # it runs until it waits
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        wires.slow = False
+        assert await wires.buffer.take_soon() == b"content"
+
+    asyncio.run(read())
+
+
+def test_threads_and_coroutines_share_a_stream(wires: Wires) -> None:
+    async def read() -> list[object]:
+        return [element async for element in RemoteIterator(wires.buffer)]
+
+    with ThreadPoolExecutor(2) as threads:
+        readers = [threads.submit(lambda: list(RemoteIterator(wires.buffer))), threads.submit(asyncio.run, read())]
+        for number in range(500):
+            wires.arrive(number)
+        wires.buffer.finish(lambda: None)
+        parts = [reader.result(10) for reader in readers]
+    assert sorted(itertools.chain(*parts)) == list(range(500))
+    assert parts == [sorted(part) for part in parts]
+
+
+def test_aclosing_stops_the_task(wires: Wires) -> None:
+    async def read() -> None:
+        wires.arrive(1)
+        async with contextlib.aclosing(RemoteIterator(wires.buffer)) as stream:
+            assert await anext(stream) == 1
+
+    asyncio.run(read())
+    assert wires.stops == 1
 
 
 def test_closing_stops_the_task_once_and_drops_what_arrives(wires: Wires) -> None:

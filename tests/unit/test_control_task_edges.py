@@ -236,3 +236,39 @@ def test_a_node_that_takes_the_place_of_a_lost_one_takes_over_its_share() -> Non
     task = next(task for task, rank in sent(effects) if rank == 1)
     assert manager.handle(NodeLost(1, "crash"), 0.0) == [Requeue(task, 1, 1, "crash")]
     assert manager.handle(NodeJoined(1, 1), 0.0) == [Send(task, 1, 1, (1, 2))]
+
+
+def test_what_raises_runs_again_as_often_as_its_retries_say_and_losses_are_counted_apart() -> None:
+    manager = manager_with(1, retries=1)
+    (task,) = [manager.number()]
+    manager.handle(Submitted((task,), retries=2), 0.0)
+    raised = Ended(task, 0, "error", 1.0, "it raised OSError: no")
+    assert manager.handle(raised, 0.0) == [Requeue(task, 0, 1, "it raised OSError: no"), Send(task, 0, 1)]
+    assert manager.handle(Ended(task, 0, "lost", 0.0), 0.0)[0] == Requeue(
+        task, 0, 2, "the process it ran in was killed"
+    )
+    assert manager.handle(raised, 0.0) == [Requeue(task, 0, 3, "it raised OSError: no"), Send(task, 0, 3)]
+    assert settled(manager.handle(raised, 0.0)) == [(task, "error", "")]
+
+
+def test_what_raises_goes_before_what_waits() -> None:
+    manager = manager_with(1)
+    first, second = manager.number(), manager.number()
+    manager.handle(Submitted((first, second), retries=1), 0.0)
+    assert sent(manager.handle(Ended(first, 0, "error", 1.0, "it raised"), 0.0)) == [(first, 0)]
+
+
+def test_a_stream_that_has_been_delivered_in_part_does_not_run_again() -> None:
+    manager = manager_with(1)
+    task = manager.number()
+    manager.handle(Submitted((task,), retries=5), 0.0)
+    manager.handle(Delivered(task), 0.0)
+    assert settled(manager.handle(Ended(task, 0, "error", 1.0, "it raised"), 0.0)) == [(task, "error", "")]
+
+
+def test_the_members_of_a_broadcast_have_its_retries() -> None:
+    manager = manager_with(1, 1)
+    effects = manager.handle(Broadcast(manager.number(), retries=1), 0.0)
+    task = next(task for task, rank in sent(effects) if rank == 1)
+    assert sent(manager.handle(Ended(task, 1, "error", 1.0, "it raised"), 0.0)) == [(task, 1)]
+    assert settled(manager.handle(Ended(task, 1, "error", 1.0, "it raised"), 0.0)) == [(task, "error", "")]

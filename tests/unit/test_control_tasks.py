@@ -56,6 +56,8 @@ class Task:
     cancelled: bool = False
     losses: int = 0
     sent: int = 0
+    retries: int = 0
+    errors: int = 0
 
 
 @dataclass
@@ -171,14 +173,20 @@ class TaskQueue(RuleBasedStateMachine):
     def first_node(self, slots: int) -> None:
         self.join(0, slots, 1)
 
-    @rule(count=st.integers(1, 6), pin=st.none() | ranks, replayable=st.booleans(), gpu=st.booleans())
-    def submit(self, count: int, pin: int | None, replayable: bool, gpu: bool) -> None:
+    @rule(
+        count=st.integers(1, 6),
+        pin=st.none() | ranks,
+        replayable=st.booleans(),
+        gpu=st.booleans(),
+        retries=st.integers(0, 2),
+    )
+    def submit(self, count: int, pin: int | None, replayable: bool, gpu: bool, retries: int) -> None:
         needs = GPU if gpu and pin is None else NOTHING
         new = tuple(self.manager.number() for _ in range(count))
         for task in new:
-            self.tasks[task] = Task(pin, replayable, needs)
+            self.tasks[task] = Task(pin, replayable, needs, retries=retries)
             self.wait_for(task)
-        self.tell(Submitted(new, pin, replayable, needs))
+        self.tell(Submitted(new, pin, replayable, needs, retries))
 
     @rule()
     def broadcast(self) -> None:
@@ -249,6 +257,22 @@ class TaskQueue(RuleBasedStateMachine):
         assert rank is not None
         self.on[rank].remove(task)
         self.tell(Ended(task, rank, outcome, seconds), {task: outcome})
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def raise_what_retries_cover(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self.running()))
+        task = self.tasks[number]
+        rank = task.node
+        assert rank is not None
+        self.on[rank].remove(number)
+        settled: dict[int, Outcome] = {}
+        if task.replayable and not task.cancelled and task.errors < task.retries:
+            task.errors += 1
+            self.wait_for(number, first=True)
+        else:
+            settled[number] = "error"
+        self.tell(Ended(number, rank, "error", 1.0, "it raised OSError: no"), settled)
 
     @precondition(lambda self: self.running())
     @rule(data=st.data())

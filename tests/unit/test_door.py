@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 from typing import Any
 
@@ -56,6 +57,32 @@ def test_names_of_the_published_library_say_what_takes_their_place() -> None:
         _ = skyward.Session  # type: ignore[attr-defined]
     assert not set(OF_THE_MODULE) & set(skyward.__all__)
     assert not [name for name in OF_A_POOL if hasattr(skyward.Compute, name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("AWS", "no AWS yet: `sky.SSH(hosts=[...])` uses machines that you have, `sky.Container()` containers"),
+        ("metrics", "nodes are measured by themselves: `pool.metrics()` gives what they use"),
+        ("compute", "it is `sky.function`, for functions, and `sky.Compute`, for pools"),
+        ("A100", "it is `sky.accelerators.A100`"),
+        ("compte", "did you mean 'Compute'?"),
+        ("instanceinfo", "did you mean 'InstanceInfo' or 'instance_info'?"),
+    ],
+)
+def test_a_name_that_is_missing_says_what_is_meant(name: str, meant: str) -> None:
+    """Whatever was loaded before: a module of ours may have that name."""
+    ask = f"try: skyward.{name}\nexcept AttributeError as error: print([str(error)])"
+    (said,) = python(f"import skyward, skyward.metrics, skyward.compute\n{ask}")
+    assert said.startswith(f"module 'skyward' has no attribute {name!r}: {meant}")
+    assert name not in skyward.__all__
+
+
+def test_python_adds_no_guess_of_its_own_to_what_a_missing_name_says() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = skyward.compte  # type: ignore[attr-defined]
+    (shown,) = traceback.format_exception_only(caught.value)
+    assert shown == "AttributeError: module 'skyward' has no attribute 'compte': did you mean 'Compute'?\n"
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -51,6 +51,10 @@ TASK: Mapping[type[ev.TaskEvent] | None, frozenset[type[ev.TaskEvent]]] = {
 """What may follow what in the life of one task."""
 
 
+def nothing(_: object) -> None:
+    """What a broadcast does with its end."""
+
+
 class NoRecord:
     """Remembers nothing of earlier starts."""
 
@@ -90,7 +94,9 @@ class Observed(World):
         if isinstance(message, tasks.Submitted):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
-            self.broadcasts[message.broadcast] = BroadcastWork(lambda: self.work(0), lambda _: None, {}, name="all")
+            self.broadcasts[message.broadcast] = BroadcastWork(
+                lambda: self.work(0), nothing, nothing, nothing, {}, name="all"
+            )
         effects = super().tell(message)
         self.observer.told(message, effects, self.now)
         for effect in effects:

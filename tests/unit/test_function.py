@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import inspect
 import math
 import pickle
@@ -14,8 +15,9 @@ import cloudpickle
 import pytest
 
 import skyward
-from skyward import SpecError
+from skyward import SpecError, UsageError
 from skyward.function import find_decorated
+from skyward.signature import is_generator
 from skyward.specs.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
@@ -198,12 +200,20 @@ def test_module_registered_by_value() -> None:
     assert copy(2, 3).local() == 6
 
 
-async def fetch() -> None:
+@skyward.function
+async def fetch(number: int) -> int:
     await asyncio.sleep(0)
+    return number
 
 
-async def feed() -> AsyncIterator[int]:
-    yield 1
+@skyward.function
+async def feed(count: int, closed: list[str]) -> AsyncIterator[int]:
+    try:
+        for number in range(count):
+            await asyncio.sleep(0)
+            yield number
+    finally:
+        closed.append("closed")
 
 
 def plain(owner: Any) -> None: ...
@@ -212,16 +222,8 @@ def plain(owner: Any) -> None: ...
 REFUSED: dict[str, tuple[Any, str]] = {
     "a number": (
         3,
-        "`@sky.function` decorates a function, but got 3; it takes `timeout=`, `resources=` and `capabilities=` by "
-        "keyword.",
-    ),
-    "async": (
-        fetch,
-        "`fetch` is `async`, and a node runs plain functions: make it a plain `def` that calls `asyncio.run(...)`.",
-    ),
-    "async generator": (
-        feed,
-        "`feed` is `async`, and a node runs plain functions: make it a plain `def` that calls `asyncio.run(...)`.",
+        "`@sky.function` decorates a function, but got 3; it takes `timeout=`, `resources=`, `capabilities=`, "
+        "`retries=` and `retry_on=` by keyword.",
     ),
     "classmethod below": (classmethod(plain), "Put `@classmethod` above `@sky.function`, not below it."),
     "property below": (property(plain), "Put `@property` above `@sky.function`, not below it."),
@@ -241,6 +243,36 @@ def test_generator_function_runs_locally() -> None:
         yield from range(number)
 
     assert list(count.local(3)) == [0, 1, 2]
+
+
+def test_an_async_function_runs_locally_as_any_other() -> None:
+    assert fetch.local(3) == fetch(3).local() == 3
+
+
+def test_an_async_generator_is_read_locally_as_any_other() -> None:
+    closed: list[str] = []
+    assert list(feed.local(3, closed)) == [0, 1, 2]
+    assert closed == ["closed"]
+    for number in feed(3, closed).local():
+        assert number == 0
+        break
+    gc.collect()
+    assert closed == ["closed", "closed"]
+
+
+def test_where_a_loop_runs_an_async_function_is_to_be_awaited() -> None:
+    async def call() -> None:
+        with pytest.raises(UsageError, match=r"^An event loop runs on this thread, so write `await fetch\.fn\("):
+            fetch.local(3)
+        with pytest.raises(UsageError, match=r"so write `async for \.\.\. in feed\.fn\(\.\.\.\)` in place of `\.local"):
+            feed(3, []).local()
+
+    asyncio.run(call())
+
+
+def test_async_generators_stream() -> None:
+    assert is_generator(feed.fn)
+    assert not is_generator(fetch.fn)
 
 
 def test_main_marks_and_keeps_the_function() -> None:

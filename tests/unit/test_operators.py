@@ -4,14 +4,13 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import skyward
-from skyward import NoPoolError, NotOnNodeError, OperatorError, PendingFunction, SpecError
+from skyward import NoPoolError, NotOnNodeError, OperatorError, PendingFunction, SpecError, TaskFuture
 from skyward.target import current_pool, sky
 
 pytestmark = pytest.mark.unit
@@ -28,9 +27,9 @@ class FakePool:
         self.sent.append(("run", pending))
         return pending.local()
 
-    def submit(self, pending: Any) -> Future[Any]:
+    def submit(self, pending: Any) -> TaskFuture[Any]:
         self.sent.append(("submit", pending))
-        future: Future[Any] = Future()
+        future: TaskFuture[Any] = TaskFuture()
         future.set_result(pending.local())
         return future
 
@@ -43,9 +42,9 @@ class FakePool:
         results = (pending.local() for pending in group)
         return results if group.stream else tuple(results)
 
-    def submit_group(self, group: Any) -> Future[Any]:
+    def submit_group(self, group: Any) -> TaskFuture[Any]:
         self.sent.append(("submit_group", group))
-        future: Future[Any] = Future()
+        future: TaskFuture[Any] = TaskFuture()
         future.set_result(tuple(pending.local() for pending in group))
         return future
 

@@ -1,9 +1,10 @@
 """`stdout`, `stderr` and `silent`: which streams are mute while a task runs, in either order of decorators."""
 
+import asyncio
 import pickle
 import re
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -199,3 +200,34 @@ def test_refused(only: Any) -> None:
 def test_only_functions_are_decorated() -> None:
     with pytest.raises(SpecError, match=r"^`sky\.silent` decorates a function, but got 3\.$"):
         silent(3)  # type: ignore[type-var]
+
+
+async def asked() -> tuple[frozenset[str], frozenset[str]]:
+    before = muted.get()
+    await asyncio.sleep(0)
+    return before, muted.get()
+
+
+async def async_steps() -> AsyncIterator[frozenset[str]]:
+    try:
+        yield muted.get()
+        await asyncio.sleep(0)
+        yield muted.get()
+    finally:
+        async_steps.closed = muted.get()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_async_functions_are_muted_while_they_run(node: Callable[[int], None], above: bool) -> None:
+    node(1)
+    rule = stdout(only="head")
+    called: Any = rule(skyward.function(asked)) if above else skyward.function(rule(asked))
+    stepped: Any = rule(skyward.function(async_steps)) if above else skyward.function(rule(async_steps))
+    assert called.local() == (OUT, OUT)
+    assert is_generator(stepped.fn)
+    stream = stepped.local()
+    assert next(stream) == OUT
+    assert muted.get() == frozenset()
+    assert next(stream) == OUT
+    stream.close()
+    assert async_steps.closed == OUT  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.errors import RemoteError, RemoteTraceback
+from skyward.wire.exceptions import copy_exception
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.payload import decode, encode_result
 
@@ -430,3 +431,27 @@ def test_a_deep_recursion_keeps_its_last_frames() -> None:
 
 def test_without_a_node_none_is_named() -> None:
     assert failed(lambda: 1 // 0, None).render().startswith("Traceback (most recent call last):\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        WithArguments(3, why="disk"),
+        KeywordsOnly(code=4),
+        OSError(2, "missing", "a file"),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
+        ExceptionGroup("both", [ValueError(1), KeyError(2)]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_copy_holds_the_same_and_has_notes_of_its_own(error: Exception) -> None:
+    error.__cause__ = RemoteTraceback("there")
+    error.add_note("first")
+    copy = copy_exception(error)
+    copy.add_note("second")
+    assert type(copy) is type(error)
+    assert copy is not error
+    assert (copy.args, str(copy), copy.__cause__) == (error.args, str(error), error.__cause__)
+    assert (error.__notes__, copy.__notes__) == (["first"], ["first", "second"])
+    assert {**vars(copy), "__notes__": 0} == {**vars(error), "__notes__": 0}
+    assert copy.__traceback__ is None

@@ -1,5 +1,6 @@
 """Interrupts of user code: they land inside it and nowhere else, on the main thread and on any other."""
 
+import asyncio
 import signal
 import sys
 import threading
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from skyward.worker.coroutines import run_coroutine
 from skyward.worker.execute import Interrupted
 from skyward.worker.guard import ThreadGuard
 
@@ -231,3 +233,51 @@ def test_an_interrupt_at_the_very_end_never_lands_outside(on: Callable[..., None
         assert outcomes[True]
 
     on(test)
+
+
+@either
+def test_a_coroutine_is_cancelled_first_and_interrupted_then(on: Callable[..., None]) -> None:
+    def test() -> None:
+        guard, begun, over = ThreadGuard(), threading.Event(), threading.Event()
+        seen: list[str] = []
+
+        def insist() -> None:
+            while not over.wait(0.01):
+                guard.interrupt("cancelled")
+
+        async def stubborn() -> None:
+            try:
+                begun.set()
+                await asyncio.sleep(50)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+            try:
+                await asyncio.sleep(50)
+            except asyncio.CancelledError:
+                seen.append("again")
+                raise
+
+        thread = later(insist, begun)
+        with pytest.raises(Interrupted):
+            guard.run(lambda: run_coroutine(stubborn(), guard))
+        over.set()
+        thread.join(10)
+        assert seen[0] == "cancelled"
+        assert guard.reason == "cancelled"
+
+    on(test)
+
+
+def test_a_coroutine_that_ends_when_it_is_cancelled_is_not_interrupted() -> None:
+    guard = ThreadGuard()
+
+    async def tidy() -> str:
+        try:
+            guard.interrupt("timeout")
+            await asyncio.sleep(50)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.01)
+            return "tidied up"
+        return "not cancelled"
+
+    assert guard.run(lambda: run_coroutine(tidy(), guard)) == "tidied up"

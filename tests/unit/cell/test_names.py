@@ -224,11 +224,6 @@ def test_magics_about_the_notebook_are_left_out_and_lines_keep_their_numbers() -
     ("source", "message"),
     [
         (
-            "x = 1\nreturn x",
-            "line 2: a cell cannot `return`. End it with the expression to show, "
-            "or assign the value to a name: it comes back.",
-        ),
-        (
             "if 1:\n    %timeit x",
             "line 2: %timeit is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
         ),
@@ -255,6 +250,15 @@ def test_what_a_cell_cannot_do_is_said_in_one_sentence(source: str, message: str
     with pytest.raises(UsageError) as caught:
         look(source)
     assert str(caught.value) == message
+
+
+def test_a_return_is_a_syntax_error_that_says_what_to_do() -> None:
+    with pytest.raises(SyntaxError) as caught:
+        look("x = 1\nif x:\n    return x")
+    assert caught.value.msg == (
+        "a cell cannot `return`. End it with the expression to show, or assign the value to a name: it comes back."
+    )
+    assert (caught.value.lineno, caught.value.offset, caught.value.text) == (3, 5, "    return x")
 
 
 @pytest.mark.parametrize("source", ["a b", "break", "x = = 1", "def f(:", "await = 1"])

@@ -152,7 +152,7 @@ def test_config_shows_every_setting_and_who_says_so(
         ["progress_after", "0.5", "default"],
         ["--nodes", "2:8", "skyward.toml:11"],
         ["--gpu", "A100-80GB", "skyward.toml:12"],
-        ["--pip", "numpy", "an option, when it was opened"],
+        ["--pip", "numpy", "given when it was opened"],
         ["--env", "TOKEN", "skyward.toml:8"],
         ["--provider", "local", "default"],
         ["--ttl", "600", "default"],
@@ -172,7 +172,7 @@ def test_config_of_a_pool_that_was_taken_over_shows_no_secret(
     notebook("pool = %sky attach left")
     rows = [line.split(None, 2) for line in notebook("%sky config left").out.splitlines()]
     for row in (["--nodes", "2"], ["--env", "TOKEN"], ["--pip", "numpy"], ["--budget", "5"]):
-        assert [*row, "an option, when it was opened"] in rows, row
+        assert [*row, "given when it was opened"] in rows, row
     assert ["--ttl", "600", "default"] in rows
     assert "secret" not in str(rows)
 

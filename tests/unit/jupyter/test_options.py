@@ -9,7 +9,8 @@ from skyward.errors import UsageError
 from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, explain
-from skyward_jupyter.options import CellOptions, parse_cell, parse_words, split_line
+from skyward_jupyter.options import CellOptions, parse_cell, parse_words
+from skyward_jupyter.underline import split_line
 from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit
@@ -159,7 +160,9 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("-i 'x y'", "--in takes names of variables, such as x,y, but got 'x y'."),
         ("-o for", "--out takes names of variables, such as x,y, but got 'for'."),
         ("--capture-limit big", "--capture-limit takes a size, such as 500MB or 2GiB, but got 'big'."),
-        ("--pool 'a", "A quotation is not closed in: --pool 'a"),
+        ("--pool 'a", "A quotation is not closed: write ' at its end, or leave out the one that begins it."),
+        ("--pool \"it's", 'A quotation is not closed: write " at its end, or leave out the one that begins it.'),
+        ("--nodes 2 \\", "The line ends with a backslash, but options stand on one line: leave it out."),
         (
             "--map xs --on all",
             "--map spreads the elements over the nodes, so it does not go with --on: leave one out.",
@@ -195,6 +198,19 @@ def test_words_and_options_of_a_subcommand_may_be_mixed() -> None:
     words, given, asked = parse_words(split_line("--nodes 2 train --gpu A100"), "up", POOL_OPTIONS)
     assert (words, given) == (["train"], {})
     assert dict(asked) == {"nodes": Nodes(2), "accelerator": parse_accelerator("A100")}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--nodes 2  # don't", ["--nodes", "2"]),
+        ("--env 'A=x #y' --pool '#p' # it's", ["--env", "A=x #y", "--pool", "#p"]),
+        ("# 'one", []),
+        ("--env A=b#c", ["--env", "A=b#c"]),
+    ],
+)
+def test_a_comment_is_no_part_of_the_words(line: str, words: list[str]) -> None:
+    assert split_line(line) == words
 
 
 def test_a_subcommand_refuses_what_is_only_for_cells() -> None:

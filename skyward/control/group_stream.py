@@ -1,0 +1,64 @@
+"""The results of a group one by one, each as soon as it is there."""
+
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
+
+from skyward.control.blocked import Blocked
+from skyward.control.run import Run
+from skyward.control.streams import Stream
+from skyward.control.waking import Bell
+
+__all__ = ["GroupStream"]
+
+
+class GroupStream(Stream[Any]):
+    """What `gather(..., stream=True) >> pool` gives. The first error is raised, and stops the other calls.
+
+    Args:
+        runs: the calls of the group, in their order.
+        ordered: keep that order; False gives each result as it completes.
+    """
+
+    def __init__(self, runs: Iterable[Run[Any]], *, ordered: bool) -> None:
+        self._runs = list(runs)
+        self._waiting: list[Future[Any]] = [run.future for run in self._runs]
+        self._ordered = ordered
+        self._bell: Bell | None = None
+
+    def __next__(self) -> Any:
+        if not self._waiting:
+            raise StopIteration
+        try:
+            if not self._ordered and self._next_done() is None:
+                with Blocked(tuple(self._waiting)):
+                    wait(self._waiting, return_when=FIRST_COMPLETED)
+            return self._waiting.pop(self._next_done() or 0).result()
+        except BaseException:
+            self.close()
+            raise
+
+    async def __anext__(self) -> Any:
+        if self._bell is None:
+            self._bell = Bell()  # the futures refer to it, and not to this, which stops them when it is dropped
+            for future in self._waiting:
+                future.add_done_callback(self._bell.ring)
+        while self._waiting and self._next_done() is None:
+            changed = self._bell.rung()
+            if self._next_done() is None:  # one may have ended meanwhile
+                await changed
+        if not self._waiting:
+            raise StopAsyncIteration
+        return next(self)
+
+    def _next_done(self) -> int | None:
+        """The place of the next result, where that is there."""
+        candidates = self._waiting[:1] if self._ordered else self._waiting
+        return next((place for place, future in enumerate(candidates) if future.done()), None)
+
+    def close(self) -> None:
+        """Stop the calls that are not over. Twice does no harm."""
+        runs, self._runs = self._runs, []
+        for run in runs:
+            run.cancel()
+        self._waiting.clear()

@@ -1,0 +1,77 @@
+"""Waiting in a coroutine for what happens on another thread, without a thread of its own."""
+
+import asyncio
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Bell"]
+
+_LOOK = 0.2
+"""Seconds between wakes of a loop in which somebody waits. A notebook's kernel handles an interrupt in Python code of
+the loop's thread, which does not run while the loop sleeps, and the cancel that follows from it does not wake the loop.
+"""
+
+
+class Bell:
+    """Wakes the coroutines that wait for it, of any loop; it may be rung from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._wakes: list[Callable[[], None]] = []
+
+    def ring(self, *_: object) -> None:
+        """Wake those that wait now."""
+        with self._lock:
+            wakes, self._wakes = self._wakes, []
+        for wake in wakes:
+            wake()
+
+    def rung(self) -> asyncio.Future[None]:
+        """Return a future of the running loop that ends when the bell is rung next."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not waiting.done():
+                waiting.set_result(None)
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits any more
+                loop.call_soon_threadsafe(end)
+
+        with self._lock:
+            self._wakes.append(wake)
+        _awake.setdefault(loop, _Awake()).add(waiting)
+        return waiting
+
+
+class _Awake:
+    """Wakes the running loop now and then, while it has futures that are waited for."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, waiting: asyncio.Future[None]) -> None:
+        """Keep the loop awake until this future is done."""
+        self._count += 1
+        waiting.add_done_callback(self._done)
+        if self._timer is None:
+            self._look()
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+    def _done(self, _: asyncio.Future[None]) -> None:
+        self._count -= 1
+        if not self._count and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_awake: WeakKeyDictionary[asyncio.AbstractEventLoop, _Awake] = WeakKeyDictionary()

@@ -1,0 +1,193 @@
+"""Futures awaited and streams read in coroutines, on real nodes: no thread waits, and a cancel stops the work."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+from tests.local.kernel import Kernel, started
+from tests.local.test_stopping import stands_still
+
+pytestmark = pytest.mark.local
+
+
+def test_a_future_is_awaited(pool: sky.Compute) -> None:
+    async def ask() -> tuple[int, tuple[int, str]]:
+        return await (tasks.add(1, 2) > pool), await ((tasks.add(3, 4) & tasks.sleep(0.01)) > pool)
+
+    assert asyncio.run(ask()) == (3, (7, "slept"))
+
+
+def test_many_are_awaited_at_a_time_without_a_thread_for_each(pool: sky.Compute) -> None:
+    async def ask() -> list[int]:
+        results = asyncio.gather(*(tasks.add(i, i) > pool for i in range(50)))
+        await asyncio.sleep(0)
+        threads.append({thread.name for thread in threading.enumerate()})
+        return await results
+
+    threads = [{thread.name for thread in threading.enumerate()}]
+    assert asyncio.run(ask()) == [2 * i for i in range(50)]
+    before, meanwhile = threads
+    assert meanwhile <= before
+
+
+def test_an_error_is_raised_where_it_is_awaited(pool: sky.Compute) -> None:
+    async def ask() -> None:
+        with pytest.raises(ValueError, match="^bad") as caught:
+            await (tasks.fail("bad") > pool)
+        assert isinstance(caught.value.__cause__, sky.RemoteTraceback)
+
+    asyncio.run(ask())
+
+
+def test_a_coroutine_that_is_cancelled_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+
+    async def ask() -> None:
+        future = tasks.heartbeat(str(beat), 60) > pool
+        asking = asyncio.ensure_future(future)
+        await asyncio.to_thread(wait_for, beat.exists, "the task to run")
+        assert future.running()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        with pytest.raises(sky.TaskCancelledError):
+            await future
+
+    asyncio.run(ask())
+    assert stands_still(beat)
+
+
+def test_a_stream_is_read_with_async_for(each_executor: sky.Compute) -> None:
+    async def read() -> tuple[list[int], list[int]]:
+        large = [len(block) async for block in tasks.blocks(3, 2_000_000) >> each_executor]
+        return [number async for number in tasks.count(1000) >> each_executor], large
+
+    assert asyncio.run(read()) == (list(range(1000)), [2_000_000] * 3)
+
+
+def test_a_future_of_a_stream_is_awaited_and_read(pool: sky.Compute) -> None:
+    async def read() -> list[int]:
+        return [number async for number in await (tasks.count(3) > pool)]
+
+    assert asyncio.run(read()) == [0, 1, 2]
+
+
+def test_the_error_of_a_stream_comes_after_its_elements(pool: sky.Compute) -> None:
+    taken = []
+
+    async def read() -> None:
+        async for number in tasks.count_then_fail(3) >> pool:
+            taken.append(number)
+
+    with pytest.raises(RuntimeError, match="^the generator broke"):
+        asyncio.run(read())
+    assert taken == [0, 1, 2]
+
+
+def test_leaving_a_stream_stops_its_generator(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    closed, again = tmp_path / "closed", tmp_path / "again"
+
+    async def read() -> None:
+        async with contextlib.aclosing(tasks.forever(str(closed)) >> pool) as stream:
+            async for number in stream:
+                if number == 3:
+                    break
+        async for number in tasks.forever(str(again)) >> pool:
+            if number == 3:
+                break
+
+    asyncio.run(read())
+    wait_for(lambda: closed.exists() and again.exists(), "the generators to be closed")
+
+
+def test_a_streamed_group_is_read_with_async_for(pool: sky.Compute) -> None:
+    async def read() -> list[list[object]]:
+        calls = [tasks.sleep(1), tasks.add(1, 1), tasks.add(2, 2)]
+        unordered = sky.gather(*calls, stream=True, ordered=False) >> pool
+        ordered = sky.gather(*(tasks.add(i, 0) for i in range(20)), stream=True) >> pool
+        return [[each async for each in ordered], [each async for each in unordered]]
+
+    assert asyncio.run(read()) == [list(range(20)), [2, 4, "slept"]]
+
+
+def test_leaving_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+
+    async def read() -> None:
+        calls: list[sky.PendingFunction[object]] = [tasks.add(1, 1), tasks.heartbeat(str(beat), 60)]
+        async for result in sky.gather(*calls, stream=True) >> pool:
+            assert result == 2
+            await asyncio.to_thread(wait_for, beat.exists, "the other task to run")
+            break
+
+    asyncio.run(read())
+    wait_for(lambda: stands_still(beat), "the other task to stop")
+
+
+def test_the_first_error_of_a_streamed_group_stops_the_others(
+    pool: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
+    beat = tmp_path / "beat"
+
+    async def read() -> None:
+        calls: list[sky.PendingFunction[object]] = [tasks.heartbeat(str(beat), 60), tasks.fail("bad")]
+        async for _ in sky.gather(*calls, stream=True, ordered=False) >> pool:
+            pytest.fail("neither returns")
+
+    with pytest.raises(ValueError, match="^bad"):
+        asyncio.run(read())
+    wait_for(lambda: not beat.exists() or stands_still(beat), "the other task to stop")
+
+
+def test_running_while_a_node_has_it(tmp_path: Path, wait_for: Wait) -> None:
+    go = tmp_path / "go"
+    with sky.Compute(nodes=1) as pool:
+        first = tasks.wait_for_file(str(go)) > pool
+        second = tasks.wait_for_file(str(go)) > pool
+        both = (tasks.add(1, 1) & tasks.wait_for_file(str(go))) > pool
+        wait_for(first.running, "the first to run")
+        assert not second.running()
+        assert not both.running()
+        go.touch()
+        assert (first.result(), second.result(), both.result()) == (None, None, (2, None))
+        assert not first.running()
+
+
+# In a kernel, whose loop is the one that awaits.
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with started() as kernel:
+        kernel(
+            "import skyward as sky, time, pathlib\npool = sky.Compute(nodes=2).open()\n"
+            "@sky.function\ndef double(x): return 2 * x\n"
+            "@sky.function\ndef count(n):\n    yield from range(n)\n"
+            "@sky.function\ndef beat(path):\n"
+            "    while True:\n        pathlib.Path(path).write_text(str(time.monotonic()))\n        time.sleep(0.01)\n"
+        )
+        yield kernel
+        kernel("pool.close()")
+
+
+@pytest.mark.notebooks
+def test_a_cell_awaits_a_future_and_reads_a_stream(kernel: Kernel) -> None:
+    assert kernel("await (double(21) > pool)").data == ["42"]
+    assert kernel("[x async for x in count(4) >> pool]").data == ["[0, 1, 2, 3]"]
+    assert kernel("async for x in count(2) >> pool:\n    print(x)").text() == "0\n1\n"
+
+
+@pytest.mark.notebooks
+def test_an_interrupt_of_a_cell_that_awaits_stops_the_work(kernel: Kernel, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    cell = kernel(f"await (beat({str(beat)!r}) > pool)", interrupt_when=lambda _: beat.exists())
+    assert cell.error[0] in ("CancelledError", "KeyboardInterrupt")
+    assert kernel("await (double(1) > pool), await (double(2) > pool)").data == ["(2, 4)"], "both nodes are free"
+    assert stands_still(beat)

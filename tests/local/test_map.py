@@ -1,0 +1,135 @@
+"""`pool.map` on real nodes: order, chunks, and errors that name their item."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from tests.local import tasks
+from tests.local.conftest import Wait
+from tests.local.test_stopping import stands_still
+
+pytestmark = pytest.mark.local
+
+SIZES = pytest.mark.parametrize("chunksize", [1, 3, 100])
+
+
+def inverse(number: int) -> float:
+    return 1 / number
+
+
+class Scale:
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    @sky.function
+    def apply(self, number: int) -> int:
+        return number * self.by
+
+
+@SIZES
+def test_results_are_in_the_order_of_the_items(each_executor: sky.Compute, chunksize: int) -> None:
+    assert each_executor.map(lambda x: x * x, range(20), chunksize=chunksize) == [x * x for x in range(20)]
+    assert each_executor.map(Scale(3).apply, (1, 2, 3, 4), chunksize=chunksize) == [3, 6, 9, 12]
+    assert each_executor.map(inverse, [], chunksize=chunksize) == []
+
+
+@SIZES
+def test_async_functions_are_mapped(pool: sky.Compute, chunksize: int) -> None:
+    async def double(number: int) -> int:
+        await asyncio.sleep(0)
+        return 2 * number
+
+    assert pool.map(double, range(5), chunksize=chunksize) == [0, 2, 4, 6, 8]
+
+
+@SIZES
+def test_futures_are_mapped(pool: sky.Compute, chunksize: int) -> None:
+    futures: list[Any] = [tasks.add(i, 0) > pool for i in range(7)]
+    assert pool.map(lambda x: x * 10, futures, chunksize=chunksize) == [0, 10, 20, 30, 40, 50, 60]
+
+
+def test_a_chunk_is_one_task(pool: sky.Compute) -> None:
+    def task(_: int) -> int:
+        return tasks.pid.fn()
+
+    before = pool.snapshot().done
+    assert len(pool.map(task, range(10), chunksize=4)) == 10
+    assert pool.snapshot().done == before + 3
+
+
+@SIZES
+def test_an_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        pool.map(inverse, [1, 2, 4, 5, 0, 8], chunksize=chunksize)
+    assert caught.value.__notes__ == ["It was raised for item 4 of pool.map: 0."]
+    shown = str(caught.value.__cause__)
+    assert "in inverse" in shown
+    assert "mapping.py" not in shown
+
+
+@pytest.mark.parametrize(
+    ("chunksize", "note"),
+    [
+        (1, "It was raised for item 1 of pool.map: 60."),
+        (2, "It was raised for items 0 to 1 of pool.map, which one task had."),
+    ],
+)
+def test_a_timeout_names_what_its_task_had(pool: sky.Compute, chunksize: int, note: str) -> None:
+    """It is that of each call, so that a chunk has as much for each of its items."""
+    sleep = sky.function(timeout=0.4)(tasks.sleep.fn)
+    assert pool.map(sleep, [0.25, 0.25, 0.25], chunksize=3) == ["slept"] * 3
+    with pytest.raises(sky.TaskTimeoutError) as caught:
+        pool.map(sleep, [0, 60], chunksize=chunksize)
+    assert caught.value.__notes__ == [note]
+
+
+def test_the_first_error_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    beat = tmp_path / "beat"
+
+    def work(which: int) -> None:
+        if which:
+            tasks.wait_for_file.fn(str(beat))
+            raise ValueError("bad")
+        tasks.heartbeat.fn(str(beat), 60)
+
+    with pytest.raises(ValueError, match="^bad"):
+        pool.map(lambda which: work(1 - which), [0, 1])
+    wait_for(lambda: stands_still(beat), "the other to stop")
+
+
+def test_retries_run_a_chunk_again(pool: sky.Compute, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+
+    @sky.function(retries=1)
+    def once(number: int) -> int:
+        if number == 2 and not marker.exists():
+            marker.touch()
+            raise OSError("not yet")
+        return number
+
+    assert pool.map(once, range(6), chunksize=3) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("chunksize", [0, -1, 1.5, True])
+def test_what_is_no_number_of_items_is_refused(pool: sky.Compute, chunksize: Any) -> None:
+    with pytest.raises(sky.SpecError, match="^chunksize must be a whole number of at least 1, but got"):
+        pool.map(inverse, [1], chunksize=chunksize)
+
+
+def test_what_streams_is_refused(pool: sky.Compute) -> None:
+    def total(numbers: Iterator[int]) -> int:
+        return sum(numbers)
+
+    with pytest.raises(
+        sky.OperatorError, match=r"^`pool.map` takes a function that returns its result, and `count` yie"
+    ):
+        pool.map(tasks.count, [1])
+    assert pool.map(total, [[1, 2], [3]]) == [3, 3]  # type: ignore[arg-type]  # a list streams as well
+    with pytest.raises(
+        sky.SpecError, match=r"^`total` takes an iterator, which streams to one call: leave `chunksize=`"
+    ):
+        pool.map(total, [[1, 2], [3]], chunksize=2)  # type: ignore[arg-type]  # see above

@@ -1,0 +1,141 @@
+"""What a broadcast raises: the error of one node as it is, those of several as a group of their own type."""
+
+import copy
+import pickle
+import traceback
+from typing import Any
+
+import cloudpickle
+import pytest
+
+import skyward as sky
+from skyward.node_errors import error_of_nodes
+
+pytestmark = pytest.mark.unit
+
+
+class CodeError(Exception):
+    """An error that cannot be made from its arguments alone."""
+
+    def __init__(self, code: int, *, detail: str) -> None:
+        super().__init__(code)
+        self.code = code
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"code {self.code}: {self.detail}"
+
+
+class SlottedError(Exception):
+    __slots__ = ("code",)
+
+
+class CountedError(Exception):
+    """One that is told of its subclasses."""
+
+    kinds: list[type] = []  # noqa: RUF012  # shared on purpose
+
+    def __init_subclass__(cls) -> None:
+        CountedError.kinds.append(cls)
+
+
+def of(*errors: BaseException, nodes: int = 3) -> Any:
+    return error_of_nodes("train", list(enumerate(errors)), nodes)
+
+
+def test_one_error_stays_what_it_is() -> None:
+    error = ValueError("bad")
+    assert of(error) is error
+    assert error.__notes__ == ["It failed on node 0, of 3 nodes."]
+    alone = ValueError("bad")
+    assert of(alone, nodes=1) is alone
+    assert not hasattr(alone, "__notes__")
+
+
+def test_several_of_one_type_are_caught_as_that_type_and_as_a_group() -> None:
+    errors = ValueError("first"), ValueError("second")
+    group = of(*errors)
+    assert isinstance(group, ValueError)
+    assert isinstance(group, ExceptionGroup)
+    assert isinstance(group, sky.NodeErrors)
+    assert (group.exceptions, group.nodes) == (errors, (0, 1))
+    assert group.args == ("first",)
+    assert (str(group), group.message) == ("first", "first")
+    assert type(group).__name__ == "ValueError"
+    seen: list[Exception] = []
+    try:
+        raise group
+    except* ValueError as caught:
+        seen += caught.exceptions
+    assert tuple(seen) == errors
+
+
+def test_each_is_shown() -> None:
+    shown = "".join(traceback.format_exception(of(ValueError("first"), ValueError("second"))))
+    assert "ValueError: first" in shown
+    assert "ValueError: second" in shown
+    assert "It failed on nodes 0 and 1, of 3 nodes." in shown
+
+
+def test_the_first_lends_its_attributes() -> None:
+    group = of(CodeError(3, detail="disk"), CodeError(4, detail="net"))
+    assert isinstance(group, CodeError)
+    assert (group.code, group.detail, str(group)) == (3, "disk", "code 3: disk")
+
+
+def test_a_group_is_of_the_closest_type_that_all_have() -> None:
+    group = of(UnboundLocalError("a"), RuntimeError("b"))
+    assert type(group) is sky.NodeErrors, "what all exceptions have in common says nothing"
+    nested = of(NotImplementedError("a"), RecursionError("b"))
+    assert isinstance(nested, RuntimeError)
+    assert not isinstance(nested, NotImplementedError)
+
+
+def test_errors_of_several_types_are_kept_apart_by_except_star() -> None:
+    seen: list[str] = []
+    with pytest.raises(ExceptionGroup) as rest:
+        try:
+            raise of(ValueError("v"), KeyError("k"), TypeError("t"))
+        except* KeyError as caught:
+            seen += [str(error) for error in caught.exceptions]
+        except* TypeError as caught:
+            seen += [str(error) for error in caught.exceptions]
+    assert seen == ["'k'", "t"]
+    assert [str(error) for error in rest.value.exceptions] == ["v"]
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        (FileNotFoundError(2, "here"), FileNotFoundError(2, "there")),
+        (sky.TaskTimeoutError("late"), sky.TaskTimeoutError("later")),
+        (SlottedError(1), SlottedError(2)),
+        (CountedError(1), CountedError(2)),
+    ],
+    ids=lambda errors: type(errors[0]).__name__,
+)
+def test_where_a_group_cannot_be_of_the_type_the_first_is_raised_and_has_them_all(
+    errors: tuple[Exception, ...],
+) -> None:
+    raised = of(*errors)
+    assert id(raised) == id(errors[0])
+    assert (raised.exceptions, raised.nodes) == (errors, (0, 1))
+    assert raised.__notes__ == ["It failed on nodes 0 and 1, of 3 nodes."]
+    assert not CountedError.kinds
+
+
+def test_groups_of_the_function_s_own_are_members() -> None:
+    errors = ExceptionGroup("own", [ValueError(1)]), ExceptionGroup("own", [ValueError(2)])
+    group = of(*errors)
+    assert type(group) is sky.NodeErrors
+    assert group.exceptions == errors
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+@pytest.mark.parametrize("second", [ValueError("b"), KeyError("b")])
+def test_a_group_can_be_pickled_and_copied(dumps: Any, second: Exception) -> None:
+    group = of(ValueError("a"), second)
+    for again in (pickle.loads(dumps(group)), copy.copy(group)):
+        assert isinstance(again, ValueError) == isinstance(group, ValueError)
+        assert (again.nodes, again.__notes__, str(again)) == (group.nodes, group.__notes__, str(group))
+        assert [repr(error) for error in again.exceptions] == [repr(error) for error in group.exceptions]

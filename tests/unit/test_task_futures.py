@@ -1,0 +1,114 @@
+"""A future of a task, awaited: results, errors, cancels, and what the standard library does with it."""
+
+import asyncio
+import concurrent.futures
+import threading
+
+import pytest
+
+import skyward as sky
+from skyward.control.work import TaskFuture
+
+pytestmark = pytest.mark.unit
+
+
+def later(call: object, *args: object) -> threading.Thread:
+    """Call from another thread, as the library's loop does."""
+    thread = threading.Thread(target=call, args=args)  # type: ignore[arg-type]  # it is callable
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def future() -> TaskFuture[int]:
+    return TaskFuture()
+
+
+def test_await_gives_the_result(future: TaskFuture[int]) -> None:
+    async def ask() -> int:
+        later(future.set_result, 5)
+        return await future + await future
+
+    assert asyncio.run(ask()) == 10
+
+
+def test_await_raises_what_the_task_raised(future: TaskFuture[int]) -> None:
+    async def ask() -> None:
+        later(future.set_exception, ValueError("bad"))
+        await future
+
+    with pytest.raises(ValueError, match="^bad$"):
+        asyncio.run(ask())
+
+
+def test_work_that_somebody_else_cancels_is_an_error_for_a_coroutine_and_no_cancel_of_it(
+    future: TaskFuture[int],
+) -> None:
+    async def ask() -> str:
+        later(future.end_cancelled, "train() was cancelled on node 0.")
+        with pytest.raises(sky.TaskCancelledError, match=r"^train\(\) was cancelled on node 0\.$"):
+            await future
+        return "went on"
+
+    assert asyncio.run(ask()) == "went on"
+
+
+def test_cancelling_a_coroutine_stops_the_work(future: TaskFuture[int]) -> None:
+    stopped = threading.Event()
+    future.stop_with(stopped.set)
+
+    async def ask() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(future, 0.01)
+
+    asyncio.run(ask())
+    assert stopped.is_set()
+
+
+def test_a_shield_leaves_the_work_alone(future: TaskFuture[int]) -> None:
+    stopped = threading.Event()
+    future.stop_with(stopped.set)
+
+    async def ask() -> int:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(future), 0.01)
+        assert not stopped.is_set()
+        later(future.set_result, 3)
+        return await future
+
+    assert asyncio.run(ask()) == 3
+
+
+def test_wrap_future_gather_and_as_completed_work(future: TaskFuture[int]) -> None:
+    async def ask() -> tuple[int, list[int], list[int]]:
+        wrapped = asyncio.wrap_future(future)
+        later(future.set_result, 7)
+        done: TaskFuture[int] = TaskFuture()
+        later(done.set_result, 8)
+        each = [await each for each in asyncio.as_completed([future, done])]
+        return await wrapped, sorted(each), list(await asyncio.gather(future, done))
+
+    assert asyncio.run(ask()) == (7, [7, 8], [7, 8])
+
+
+def test_a_loop_that_has_ended_is_not_woken(future: TaskFuture[int]) -> None:
+    future.stop_with(lambda: None)
+
+    async def ask() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(future, 0.01)
+
+    asyncio.run(ask())
+    future.set_result(1)
+    assert future.result() == 1
+
+
+def test_running_is_as_long_as_a_node_has_the_work(future: TaskFuture[int]) -> None:
+    running = False
+    future.runs_while(lambda: running)
+    assert not future.running()
+    running = True
+    assert future.running()
+    future.set_result(1)
+    assert not future.running()
+    assert concurrent.futures.wait([future]).done == {future}
