@@ -86,6 +86,7 @@ class Dispatcher:
             pending.retries,
             origin=origin,
             inputs=inputs,
+            grace=pending.grace,
         )
 
     def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
@@ -108,6 +109,7 @@ class Dispatcher:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
+            work.is_member, work.grace = True, template.grace
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 

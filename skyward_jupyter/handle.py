@@ -72,11 +72,13 @@ class CellHandle:
                 raise TimeoutError(f"The cell is not over after {timeout:g} s: wait longer, or .cancel() it.")
             with self._lock:
                 if not self._collected:
-                    self._collected = True
                     try:
                         self._value = self._sent.collect()
+                    except KeyboardInterrupt:
+                        raise  # what is not bound yet is bound the next time
                     except BaseException as error:
                         self._error = error
+                    self._collected = True
             if self._error is not None:
                 raise self._error
             return self._value
@@ -99,8 +101,8 @@ class CellHandle:
         return self.result()
 
     def cancel(self) -> str:
-        """Stop the work on its nodes; a sentence on how that went."""
-        return self._sent.stop(self._grace)
+        """Stop the work on its nodes; a sentence on how that went. `result()` binds what it had assigned by then."""
+        return self._sent.stop(self._grace).text(is_final=False)
 
     def done(self) -> bool:
         """Whether the work is over."""

@@ -38,6 +38,7 @@ class ReadAhead:
     Attributes:
         elements: those that have arrived.
         plot: draws the elements; None without `--plot`.
+        line: shows how many there are; None where there is none.
         future: the result of the cell, as for one that does not yield; set once all elements were taken.
     """
 
@@ -48,6 +49,7 @@ class ReadAhead:
         self.elements = elements
         self._user_ns = user_ns
         self.plot = plot
+        self.line: LiveLine | None = None
         self.future: Future[CellResult] = Future()
 
     def __getattr__(self, name: str) -> Any:
@@ -59,15 +61,19 @@ class ReadAhead:
         state = self._run.state
         return state if state == "queued" or self.future.done() else "running"
 
-    def start(self, line: "LiveLine | None" = None) -> None:
-        """Begin to take the elements, whose number `line` shows."""
+    def start(self) -> None:
+        """Begin to take the elements."""
         context = copy_context()
-        Thread(target=context.run, args=(self._read, line), name="skyward-read-ahead", daemon=True).start()
+        Thread(target=context.run, args=(self._read,), name="skyward-read-ahead", daemon=True).start()
 
-    def _read(self, line: "LiveLine | None") -> None:
+    def _redraw_line(self) -> None:
+        if self.line is not None:
+            self.line.redraw()
+
+    def _read(self) -> None:
         try:
             try:
-                result = self._take_all(line)
+                result = self._take_all()
             finally:
                 self.elements.finish()
         except BaseException as error:
@@ -75,11 +81,11 @@ class ReadAhead:
         else:
             self.future.set_result(result)
 
-    def _take_all(self, line: "LiveLine | None") -> CellResult:
+    def _take_all(self) -> CellResult:
         side, items = Side(self._user_ns, is_home=True), self._run.items()
         with ExitStack() as drawn:
             plot = None if self.plot is None else drawn.enter_context(self.plot)
-            redrawing = None if line is None else drawn.enter_context(Redrawing(line.redraw))
+            redrawing = drawn.enter_context(Redrawing(self._redraw_line))
             while True:
                 try:
                     item = next(items)
@@ -91,8 +97,7 @@ class ReadAhead:
                 self.elements.add(element, weight(element) if packed is None else packed.nbytes)
                 if plot is not None:
                     plot.add(element)
-                if redrawing is not None:
-                    redrawing.changed()
+                redrawing.changed()
 
 
 class StreamHandle(CellHandle):

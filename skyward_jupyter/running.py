@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import UsageError
+from skyward.reporting.screen import screen
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
 from skyward_jupyter.elements import MOST, Elements, weight
@@ -26,6 +27,7 @@ from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
+from skyward_jupyter.stopping import meanwhile
 from skyward_jupyter.tape import Tape
 from skyward_jupyter.tracebacks import as_of_the_cell
 
@@ -205,8 +207,8 @@ class CellRunner:
         plot = LivePlot(self._shell, _notify, tape) if options.plot else None
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
-            for pending in pendings:
+            for pending in sent.pendings:
+                pending = replace(pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace)
                 compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
@@ -216,7 +218,7 @@ class CellRunner:
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
                 if stream is not None:
-                    stream.start(handle.line)
+                    stream.line = handle.line
                 return handle
             if code.is_stream:
                 with footer:
@@ -227,16 +229,29 @@ class CellRunner:
                     sink.refresh()
             with footer:
                 value = cell.collect()
-            if shape == "map":
-                return [] if not runs and code.shows_value else value
-            self._remember(value)  # it was displayed already
-            return None
         except KeyboardInterrupt:
-            raise interrupted(cell.stop(settings.interrupt_grace)) from None
+            value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+        if shape == "map":
+            return [] if not runs and code.shows_value else value
+        self._remember(value)  # it was displayed already
+        return None
+
+    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
+
+        Raises:
+            KeyboardInterrupt: it was stopped; what it had assigned is bound.
+            BaseException: what the cell raised.
+        """
+        grace = settings.interrupt_grace
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
+        if stop.ended and not any(run.is_stream for run in cell.runs):
+            return cell.collect()
+        raise interrupted(cell.salvage(stop)) from None
 
     def _show_stream(self, cell: SentCell, plot: LivePlot | None) -> None:
         """Show the elements of a cell that yields, as they come, and let `_` have the list of them."""
@@ -254,6 +269,7 @@ class CellRunner:
         """Put what takes the elements of the stream in the place of its run."""
         elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
         stream = ReadAhead(runs[0], elements, self._shell.user_ns, plot)
+        stream.start()
         runs[0] = cast("Run[Any]", stream)
         return stream
 
@@ -302,7 +318,7 @@ class CellRunner:
         """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
-            sys.stdout.write(f"{data['text/plain']}\n")
+            screen.put("stdout", f"{data['text/plain']}\n", self)
         elif data:
             self._shell.display_pub.publish(data=data, metadata=metadata)
 
@@ -332,4 +348,4 @@ def _blank_lines(raw: str) -> int:
 
 
 def _notify(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
+    screen.put("stderr", f"{sentence}\n", _notify)

@@ -27,7 +27,7 @@ class Settings:
     capture_limit: int = CAPTURE_LIMIT
     show_progress: bool = True
     progress_after: float = 0.5
-    interrupt_grace: float = 1.0
+    interrupt_grace: float = 5.0
 
 
 NAMES = tuple(field.name for field in fields(Settings))

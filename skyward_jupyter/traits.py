@@ -33,7 +33,8 @@ class ConfiguredMagics(Magics):
     ).tag(config=True)
     progress_after = Float(_DEFAULT.progress_after, help="Seconds before a line of progress is shown.").tag(config=True)
     interrupt_grace = Float(
-        _DEFAULT.interrupt_grace, help="Seconds to wait, after an interrupt, for nodes to have stopped."
+        _DEFAULT.interrupt_grace,
+        help="Seconds that a stopped cell has to end and to hand over its variables.",
     ).tag(config=True)
 
     def __init__(self, shell: "InteractiveShell") -> None:

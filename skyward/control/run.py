@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from skyward.control import background
@@ -12,7 +13,7 @@ from skyward.control.work import TaskFuture, Work
 from skyward.errors import OperatorError
 from skyward.wire.messages import Blob
 
-__all__ = ["Run", "Runner", "follow"]
+__all__ = ["Remains", "Run", "Runner", "follow"]
 
 
 class Runner(Protocol):
@@ -49,6 +50,23 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
     return Run(work.future, lambda: [work], work.stream)
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What there is of one task.
+
+    Attributes:
+        node: rank of the node that it was sent to last; None if it was sent nowhere.
+        is_over: whether it has ended.
+        value: what it returned, or left when it was stopped; None for neither.
+        is_lost: whether it was stopped, or failed, and what it left is lost with it.
+    """
+
+    node: int | None
+    is_over: bool
+    value: Any = None
+    is_lost: bool = False
+
+
 class Run[T]:
     """A task, or a broadcast, that was sent.
 
@@ -80,6 +98,20 @@ class Run[T]:
     def cancel(self) -> bool:
         """Stop the work on its nodes; False if it is over. The future ends when the nodes have stopped."""
         return not self.future.done() and self.future.cancel()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether what it returned, or left when it was stopped, is being packed or is on its way here."""
+        return any((work.is_leaving or work.coming) and not work.future.done() for work in self._works())
+
+    @property
+    def coming(self) -> int:
+        """Bytes on their way here of what came of tasks that have ended on their nodes."""
+        return sum(work.coming for work in self._works() if not work.future.done())
+
+    def remains(self) -> list[Remains]:
+        """What there is of each of its tasks, in the order of ranks. Waits for none of them."""
+        return [_remains_of(work) for work in self._works()]
 
     @property
     def nodes(self) -> list[int]:
@@ -127,6 +159,17 @@ class Run[T]:
         times = [work.seconds for work in self._works()]
         known = [time for time in times if time is not None]
         return max(known) if known and len(known) == len(times) else None
+
+
+def _remains_of(work: Work) -> Remains:
+    future, node = work.future, work.nodes[-1] if work.nodes else None
+    if not future.done():
+        return Remains(node, is_over=False)
+    if not future.cancelled() and future.exception() is None:
+        return Remains(node, True, future.result())
+    if work.left is not None:
+        return Remains(node, True, work.left.decode())
+    return Remains(node, True, is_lost=node is not None)
 
 
 def _has_failed(work: Work) -> bool:

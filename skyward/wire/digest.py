@@ -1,11 +1,15 @@
 """Content addresses: BLAKE3 over the bytes of a buffer, with the work spared where the bytes cannot have changed."""
 
+import secrets
 import threading
 import weakref
 
 from blake3 import blake3
 
-__all__ = ["content_address"]
+__all__ = ["content_address", "fresh_key", "is_fresh"]
+
+_FRESH = b"result: "
+"""How keys begin that say nothing about the bytes. That of no content does, but for one in 2 to the 64th."""
 
 _PARALLEL_FROM = 1024 * 1024
 """Bytes from which hashing on several threads pays for starting them."""
@@ -32,6 +36,16 @@ def content_address(view: memoryview) -> bytes:
     if frozen:
         _remember(owner, digest)
     return digest
+
+
+def fresh_key() -> bytes:
+    """A key of 32 bytes for a buffer whose content address is not known, unlike any other."""
+    return _FRESH + secrets.token_bytes(32 - len(_FRESH))
+
+
+def is_fresh(key: bytes) -> bool:
+    """Whether `fresh_key` has made `key`, so that it cannot be held against the bytes."""
+    return key.startswith(_FRESH)
 
 
 def _remember(owner: object, digest: bytes) -> None:

@@ -23,6 +23,7 @@ from skyward.worker import figures
 from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.execute import Interrupted
 from skyward.worker.failing import recorder_for
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
@@ -40,8 +41,8 @@ __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 if TYPE_CHECKING:
     from types import FunctionType
 
-_ENDINGS = (Exception, SystemExit, asyncio.CancelledError)
-"""What may end a cell and leave what it has bound; not an interrupt."""
+_ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What may end a cell and leave what it has bound."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -106,27 +107,31 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
     An exception of the cell is part of the result, because what was assigned before it comes back too.
     """
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            cell.execute(program)
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            return cell.result(error)
-    return cell.result()
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                cell.execute(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
 def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
     """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            yield from cell.elements(program)
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            return cell.result(error)
-    return cell.result()
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                yield from cell.elements(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
 class _Cell:
@@ -159,6 +164,25 @@ class _Cell:
             finally:
                 figures.close_figures(self._figures)
 
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """A context in which a cell that is told to stop leaves what it has bound by then."""
+        try:
+            yield
+        except Interrupted as stop:
+            if self._task is not None and self._task.leaves:
+                stop.left = self._left
+            raise
+
+    def raise_if_stopped(self, error: BaseException) -> None:
+        """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
+        if isinstance(error, KeyboardInterrupt) and self._task is not None and self._task.is_stopped:
+            raise error if isinstance(error, Interrupted) else Interrupted() from None
+
+    def _left(self) -> CellResult:
+        with as_main(self.namespace):
+            return self.result()
+
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
@@ -173,6 +197,8 @@ class _Cell:
         self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        if self._task is not None:
+            self._task.leaves = True
         return program
 
     def execute(self, program: Program) -> None:

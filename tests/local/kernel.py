@@ -3,7 +3,7 @@
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,16 +59,18 @@ class Kernel:
         self._client = client
         self.cells: dict[str, Cell] = {}
 
-    def __call__(self, source: str, *, interrupt_when: Callable[[Cell], object] | None = None) -> Cell:
-        """Run a cell to its end; interrupt it once `interrupt_when` is true of it."""
+    def __call__(
+        self, source: str, *, interrupt_when: Callable[[Cell], object] | Iterable[Callable[[Cell], object]] = ()
+    ) -> Cell:
+        """Run a cell to its end; interrupt it once `interrupt_when` is true of it, or each of several in turn."""
         started = time.monotonic()
         request = self._client.execute(source)
         cell = self.cells[request] = Cell()
-        interrupted = False
+        conditions = [interrupt_when] if callable(interrupt_when) else list(interrupt_when)
         while True:
             assert time.monotonic() - started < LIMIT, f"after {LIMIT} s: {cell}"
-            if interrupt_when is not None and not interrupted and interrupt_when(cell):
-                interrupted = True
+            if conditions and conditions[0](cell):
+                del conditions[0]
                 self._manager.interrupt_kernel()
             if self._next(request) == "idle":
                 break

@@ -87,7 +87,7 @@ def test_an_interrupted_loop_leaves_the_work_alone_and_cancel_stops_it(kernel: K
     cell = kernel(loop, interrupt_when=lambda cell: len(cell.text()) > 10)
     assert cell.error[0] == "KeyboardInterrupt"
     before = beat.stat().st_size
-    assert kernel("loop = iter(handle)\nfor _ in range(len(handle._elements.kept()) + 5): next(loop)").types == []
+    assert kernel("loop = iter(handle)\nfor each in range(len(handle._elements.kept()) + 5): next(loop)").types == []
     assert beat.stat().st_size > before
     kernel("handle.cancel()")
     assert stands_still(beat)
@@ -100,7 +100,7 @@ def test_closing_the_pool_ends_what_follows_a_stream(kernel: Kernel) -> None:
     """The last test of this kernel's pool."""
     kernel("%%sky --noblock --plot\nimport time\nwhile True:\n    yield 1\n    time.sleep(0.01)")
     kernel("handle = _\nfirst = next(iter(handle))\n%sky down")
-    assert kernel("for element in handle: pass").error[0] in ("PoolClosedError", "TaskCancelledError")
+    assert kernel("for element in handle: pass").error[0] == "PoolClosedError"
     cell = kernel(
         "import threading, time\n"
         "ours = {'skyward-read-ahead', 'skyward-redrawing'}\n"

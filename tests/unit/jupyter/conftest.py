@@ -16,11 +16,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from skyward.control.decisions import DecisionEvent
+from skyward.control.run import Remains
 from skyward.errors import TaskCancelledError
 from skyward.opened import observe_with, observed
 from skyward.pending import PendingFunction
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.target import current_pool
+from skyward.worker.cell import CellResult
+from skyward.worker.harvest import Harvest
 from skyward_jupyter.magics import SkyMagics
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
@@ -38,6 +41,7 @@ class FakeRun:
         self._value = value
         self._stream = stream
         self._hold = hold
+        self.left: Any = [CellResult(Harvest(), node=node) for node in nodes]
         if not hold:
             self.finish()
 
@@ -65,6 +69,29 @@ class FakeRun:
 
     def items(self) -> Any:
         return self._stream
+
+    @property
+    def is_stream(self) -> bool:
+        return self._stream is not None
+
+    coming = 0
+    is_leaving = False
+
+    def _returned(self) -> Any:
+        while self._stream is not None:
+            try:
+                next(self._stream)
+            except StopIteration as end:
+                return end.value
+        return self.future.result()
+
+    def remains(self) -> list[Remains]:
+        """What its work gives on each node, or has left."""
+        if not self.future.done():
+            return [Remains(node, is_over=False) for node in self.nodes]
+        value = self.left if self.future.exception() else self._returned()
+        values = value if isinstance(value, list) else [value]
+        return [Remains(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
 
     def cancel(self) -> bool:
         if self.future.done():

@@ -15,7 +15,7 @@ from skyward.target import current_pool
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
 from skyward_jupyter.running import NO_LIMIT
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import FakeCompute, Notebook
+from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
 pytestmark = pytest.mark.unit
 
@@ -196,7 +196,7 @@ def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> Non
     notebook("%sky up")
 
     def timed_out(*_: object, runs: list[object], **__: object) -> None:
-        run = type("Run", (), {"nodes": [0], "cancel": lambda _: False, "future": Future()})()
+        run = FakeRun(lambda: None, [0], hold=True)
         run.future.set_exception(
             TaskTimeoutError(
                 "run_cell() ran past its timeout of 1 s on node 0 and was stopped there. "
