@@ -241,6 +241,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(("--by-node",), "by_node", "with several nodes: a section of output for each node, the head's first"),
     Option(("--local",), "local", "run in the notebook itself, on no node, to try the cell out"),
+    Option(("--plot",), "plot", "draw the numbers that the cell yields, or dicts or tuples of them, as they come"),
     Option(("--noblock",), "noblock", "run in the background and give a handle"),
     Option(
         ("--retries",),

@@ -39,6 +39,7 @@ class CellOptions:
         on: which nodes.
         map: the variable whose elements the cell runs for.
         by_node: whether each node has a section of the output.
+        plot: whether what the cell yields is drawn.
         noblock: whether to return at once.
         resources, capabilities: what the cell asks of the node that it runs on.
         retries: how often a run that raises is run again.
@@ -58,6 +59,7 @@ class CellOptions:
     on: "On" = "one"
     map: str | None = None
     by_node: bool = False
+    plot: bool = False
     noblock: bool = False
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()

@@ -6,9 +6,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from skyward.control.offered import provider_config
 from skyward.errors import ProvisioningError, UsageError
@@ -18,6 +18,7 @@ from skyward.retrying import Retries
 from skyward.values import FrozenMap
 from skyward_jupyter.capture import Capture, capture, elements_of
 from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
+from skyward_jupyter.elements import MOST, Elements, weight
 from skyward_jupyter.files.choice import Asked
 from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.footer import Footer, footer_of
@@ -26,8 +27,10 @@ from skyward_jupyter.live import follow
 from skyward_jupyter.local import LocalCell
 from skyward_jupyter.manifest import SHOWN_FROM
 from skyward_jupyter.option_table import POOL_LABELS
+from skyward_jupyter.plotting import LivePlot
 from skyward_jupyter.present import interrupted
 from skyward_jupyter.progress import Progress, meter, opening
+from skyward_jupyter.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
@@ -54,6 +57,8 @@ REFRESH = 0.25
 
 KEPT = 5
 """Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
+
+_ONLY_THE_LAST = f"The cell has yielded more than is kept of it, {MOST:,} elements or 1 GiB: only the last ones stay in"
 
 _NUMBER = re.compile(r"\d+")
 
@@ -233,6 +238,8 @@ class CellRunner:
             raise as_of_the_cell(error) from None
         if code.is_stream:
             _refuse_stream(options)
+        elif options.plot:
+            raise UsageError("--plot draws what a cell yields, and this one yields nothing: write `yield loss`, say.")
         inputs = options.inputs if options.capture else ()
         if inputs is not None and options.map is not None:
             inputs = (*inputs, options.map)
@@ -317,6 +324,7 @@ class CellRunner:
         cell = SentCell(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
+        plot = LivePlot(self._shell, _notify, tape) if options.plot else None
         try:
             # One by one: those that were sent before an interrupt are stopped below.
             retries = Retries(options.retries)
@@ -328,19 +336,16 @@ class CellRunner:
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
-                handle = self._handle(cell, options, settings, raw, sections or tape)
+                stream = self._read_ahead(runs, plot) if code.is_stream else None
+                handle = self._handle(cell, options, settings, raw, sections or tape, stream)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
+                if stream is not None:
+                    stream.line = handle.line
                 return handle
             if code.is_stream:
-                elements: list[Any] = []
-                try:
-                    with footer:
-                        for element in cell.items():
-                            elements.append(element)
-                            self._show(element)
-                finally:
-                    self._remember(elements)
+                with footer:
+                    self._show_stream(cell, plot)
                 return None
             with progress:
                 while not cell.wait(None if sections is None else REFRESH):
@@ -373,6 +378,26 @@ class CellRunner:
             return cell.collect()
         raise interrupted(cell.salvage(stop)) from None
 
+    def _show_stream(self, cell: SentCell, plot: LivePlot | None) -> None:
+        """Show the elements of a cell that yields, as they come, and let `_` have the list of them."""
+        elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} `_`."))
+        try:
+            with plot or nullcontext():
+                for element in cell.items():
+                    elements.add(element, weight(element))
+                    if plot is None or not plot.add(element):
+                        self._show(element)
+        finally:
+            self._remember(elements.kept())
+
+    def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
+        """Put what takes the elements of the stream in the place of its run."""
+        elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
+        stream = ReadAhead(runs[0], elements, self._shell.user_ns, plot)
+        stream.start()
+        runs[0] = cast("Run[Any]", stream)
+        return stream
+
     def _remember(self, value: object) -> None:
         """Let `_` and `Out` have the value of the cell, as of any cell."""
         if value is not None:
@@ -393,13 +418,20 @@ class CellRunner:
                 self._publish(footer)
 
     def _handle(
-        self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str, tape: Tape | NodeSections | None
+        self,
+        cell: SentCell,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        tape: Tape | NodeSections | None,
+        stream: ReadAhead | None,
     ) -> CellHandle:
         over = [handle for handle in self.background if handle.done()]
         self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
         number = max((handle.number for handle in self.background), default=0) + 1
         line = next(line.strip() for line in raw.splitlines() if line.strip())
-        handle = CellHandle(cell, number, options.pool, line, settings.interrupt_grace, tape)
+        details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
+        handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
         self.background.append(handle)
         return handle
 
@@ -436,7 +468,7 @@ def _shares_files(compute: "Compute") -> bool:
 
 
 def _refuse_stream(options: "CellOptions") -> None:
-    given = {"--map": options.map is not None, "--on": options.on_several, "--noblock": options.noblock}
+    given = {"--map": options.map is not None, "--on": options.on_several}
     for option, is_given in given.items():
         if is_given:
             fix = "write `--on one`" if option == "--on" else "leave the option out"
