@@ -109,7 +109,7 @@ class Dispatcher:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
-            work.grace = template.grace
+            work.is_member, work.grace = True, template.grace
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 

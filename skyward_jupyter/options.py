@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["CellOptions", "parse_cell", "parse_words"]
 
 
+_EXCLUDES = "image.excludes"
+
+
 @dataclass(frozen=True, slots=True)
 class CellOptions:
     """What stands behind `%%sky`. Fields that were not given have their default.
@@ -35,6 +38,9 @@ class CellOptions:
         inputs, outputs: the only variables to take along and to bring back; None for all.
         capture: whether variables are taken along.
         capture_limit: bytes that they may weigh; None for the configured limit.
+        files, sync, fetch: files to send, folders to have on both sides, patterns of files to bring home.
+        excludes: patterns of what is left out of the synced folders.
+        file_limit: bytes that files may weigh each way; None for the default.
         footer: whether to say below the cell where it ran, and what it cost.
     """
 
@@ -51,6 +57,11 @@ class CellOptions:
     outputs: tuple[str, ...] | None = None
     capture: bool = True
     capture_limit: int | None = None
+    files: tuple[str, ...] = ()
+    sync: tuple[str, ...] = ()
+    fetch: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    file_limit: int | None = None
     dry_run: bool = False
     footer: bool = True
     quiet: bool = False
@@ -76,6 +87,10 @@ def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOpti
     if words:
         text = f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
         raise OptionError(text, words[:1])
+    if "sync" in given and (excludes := asked.get(_EXCLUDES)):
+        given["excludes"] = excludes
+        if "image.includes" not in asked:  # they are about the synced folders only
+            asked = FrozenMap({path: value for path, value in asked.items() if path != _EXCLUDES})
     options = CellOptions(asked=asked, **{**defaults, **given})
     _check_together(options)
     return options

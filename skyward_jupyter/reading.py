@@ -29,6 +29,7 @@ __all__ = [
     "number",
     "one_of",
     "packages",
+    "path",
     "place",
     "size",
     "variable",
@@ -109,6 +110,13 @@ def names(text: str) -> tuple[str, ...]:
 def packages(text: str) -> tuple[str, ...]:
     """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
     return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
+
+
+def path(text: str) -> tuple[str, ...]:
+    """One path, or a pattern of paths."""
+    if not text.strip() or "\0" in text:
+        raise ValueError(text)
+    return (text,)
 
 
 def amounts(text: str) -> FrozenMap[str, float]:

@@ -10,13 +10,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from skyward.control.offered import provider_config
 from skyward.errors import UsageError
 from skyward.reporting.screen import screen
 from skyward_jupyter.capture import Capture, capture
 from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.footer import footer_of, seconds_text
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
+from skyward_jupyter.manifest import SHOWN_FROM
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_jupyter.present import interrupted
 from skyward_jupyter.progress import Progress, meter, opening
@@ -63,6 +67,7 @@ class CellRunner:
         self._pools = pools
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
+        self._taken = Taken()
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
@@ -77,16 +82,21 @@ class CellRunner:
         """
         code = self._analyse(raw, options)
         self._pools.check(options.pool, options.asked)
+        trip = self._trip(options)
         sent = self._capture(code, options, settings)
+        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        if sent.manifest.worth_showing and not options.quiet:
+        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
+        if is_large and not options.quiet:
             self._publish(sent.manifest)
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        return self._send(compute, code, sent, options, settings, raw)
+        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        sent = replace(sent, request=replace(sent.request, files=files))
+        return self._send(compute, code, sent, options, settings, raw, trip)
 
     def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
         """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
@@ -165,6 +175,11 @@ class CellRunner:
             is_next=options.map is None and options.on != "all" and not options.noblock,
         )
 
+    def _trip(self, options: "CellOptions") -> Trip:
+        """The files of a cell."""
+        asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
+        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
+
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""
         self._publish(sent.manifest)
@@ -179,10 +194,17 @@ class CellRunner:
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
-        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
+        self,
+        compute: "Compute",
+        code: CellCode,
+        sent: Capture,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        trip: Trip,
     ) -> Any:
         started = time.monotonic()
-        shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
+        shape = _shape(options)
         runs: list[Run[Any]] = []
 
         def text() -> str:
@@ -194,7 +216,7 @@ class CellRunner:
         sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, names_node)
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         try:
@@ -304,6 +326,16 @@ class CellRunner:
         formatter: Any = self._shell.display_formatter
         data, metadata = formatter.format(value)
         return data, metadata
+
+
+def _shape(options: "CellOptions") -> Shape:
+    return "map" if options.map is not None else "all" if options.on == "all" else "single"
+
+
+def _shares_files(compute: "Compute") -> bool:
+    """Whether all nodes of a pool have the files of this machine."""
+    specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
+    return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
 
 
 def _refuse_stream(options: "CellOptions") -> None:

@@ -8,12 +8,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from skyward.console import ConsoleSink
+from skyward.control import background
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
+from skyward.control.left_results import LeftResult
 from skyward.control.log import Log
+from skyward.control.remote import ResultLostError
 from skyward.control.work import Arrived, Work
 from skyward.errors import RemoteError, TooLargeError
 from skyward.link.bulk import NodeFullError
@@ -57,6 +60,8 @@ class Hearing:
         tell: tells the control plane.
         delivered: is told that part of a task's stream has arrived.
         wrote: takes what is printed: the node, the task or 0, the stream and the text.
+        leave: leaves a large result on its node, or returns None where it is to come here.
+        lost: takes a task that could not be sent since a result that it takes was lost.
 
     Attributes:
         arrived: what came of those that are about to end.
@@ -73,9 +78,11 @@ class Hearing:
         delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
+        leave: "Callable[[Node, Finished, Work], LeftResult | None]",
+        lost: "Callable[[Node, Work, LeftResult], None]",
     ) -> None:
         self.works = works
-        self.arrived: dict[int, Arrived] = {}
+        self.arrived: dict[int, Arrived | LeftResult] = {}
         self.sink = ConsoleSink(label=True)
         self._failed: WeakSet[Sink] = WeakSet()
         self.log = Log()
@@ -85,6 +92,8 @@ class Hearing:
         self._delivered = delivered
         self._spawn = spawn
         self._wrote = wrote
+        self._leave = leave
+        self._lost = lost
 
     def heard(self, node: "Node", event: Event) -> None:
         """An event of a node. One that is leaving has only its last words to say."""
@@ -138,9 +147,11 @@ class Hearing:
             case _:
                 pass  # of a task that is over here
 
-    def not_sent(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
+    def not_sent(self, node: "Node", work: Work, error: ConnectionError | NodeFullError | ResultLostError) -> None:
         """A task did not get to its node."""
-        if isinstance(error, ConnectionError):
+        if isinstance(error, ResultLostError):
+            self._lost(node, work, error.result)
+        elif isinstance(error, ConnectionError):
             self._spawn(self._not_moved(node, work.task, 0.0))
         else:
             self._no_room(node, work, error)
@@ -194,13 +205,15 @@ class Hearing:
         if work is not None and work.timeout is not None and event.seconds > work.timeout:
             event = self._too_late(node, event, work)
         payload = event.payload
-        if isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload])):
+        if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
+            self._ended(node, event, Arrived(payload), work)
+        elif work is not None and (left := self._leave(node, event, work)) is not None:
+            self._ended(node, event, left, work)
+        else:
             blobs = blobs_of([payload])
             if work is not None:
                 work.coming = sum(blob.size for blob in blobs)
             self._spawn(self._fetch_result(node, event, blobs))
-        else:
-            self._ended(node, event, Arrived(payload), work)
 
     def _too_late(self, node: "Node", event: Finished, work: Work) -> Finished:
         """Return the end of a task that ran past its timeout.
@@ -233,15 +246,20 @@ class Hearing:
                 arrived = Arrived(Payload(b""))
         else:
             arrived = Arrived(event.payload, fetched)
-        node.tell(Drop(tuple(blob.key for blob in blobs)))
-        self._ended(node, event, arrived, self.works.get(event.task))
+        work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
+        if work is not None and event.outcome == "value" and work.future.is_lent:
+            node.keep_result(blobs)  # other tasks take it, perhaps there
+            finalize(work.future, background.call_soon, node.discard, keys).atexit = False
+        else:
+            node.tell(Drop(keys))
+        self._ended(node, event, arrived, work)
 
-    def _ended(self, node: "Node", event: Finished, arrived: Arrived, work: Work | None) -> None:
+    def _ended(self, node: "Node", event: Finished, arrived: Arrived | LeftResult, work: Work | None) -> None:
         retry = ""
         if work is not None:
             work.seconds, work.error = event.seconds, event.error
             self.arrived[event.task] = arrived
-            if event.outcome == "error" and work.retries.times:
+            if event.outcome == "error" and work.retries.times and isinstance(arrived, Arrived):
                 retry = _covered(work, arrived)
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 

@@ -1,16 +1,50 @@
 """What a task waits for: the results of other tasks that it takes, and tasks that must have ended well before it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from skyward.control import background
+from skyward.control.remote import RemoteBlob
 from skyward.wire.exceptions import copy_exception
-from skyward.wire.payload import Outgoing, encode
+from skyward.wire.messages import Payload
+from skyward.wire.payload import encode
 
-__all__ = ["Inputs"]
+__all__ = ["HomeValue", "Inputs", "Value", "with_note"]
+
+
+class Value(Protocol):
+    """What a task takes from another: the result as its node sent it."""
+
+    @property
+    def payload(self) -> Payload:
+        """The result, but for its large parts."""
+
+    @property
+    def blobs(self) -> Mapping[bytes, memoryview | RemoteBlob]:
+        """Its large parts."""
+
+    def use(self) -> None:
+        """A task takes it, and has not ended."""
+
+    def let_go(self) -> None:
+        """Such a task has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeValue:
+    """A result that is here."""
+
+    payload: Payload
+    blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+
+    def use(self) -> None:
+        """It is here in any case."""
+
+    def let_go(self) -> None:
+        """See `use`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +61,7 @@ class Inputs:
     name: str
     takes: tuple[Future[Any], ...]
     after: tuple[Future[Any], ...] = ()
-    arrived: tuple[Outgoing, ...] = ()
+    arrived: tuple[Value, ...] = ()
 
     @property
     def futures(self) -> tuple[Future[Any], ...]:
@@ -48,9 +82,32 @@ class Inputs:
                 told(future if failed else None)
 
         for future in self.futures:
-            future.add_done_callback(lambda each: background.call_soon(ended, each))
+            when_over = getattr(future, "when_over", future.add_done_callback)
+            when_over(lambda each: background.call_soon(ended, each))
 
-    async def gather(self, undecoded: Callable[[Future[Any]], Outgoing | None]) -> None:
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return not self.takes and not self.after
+
+    @property
+    def bytes_here(self) -> int:
+        """Bytes of the large parts of its values that are here."""
+        blobs = [view for value in self.arrived for view in value.blobs.values()]
+        return sum(view.nbytes for view in blobs if not isinstance(view, RemoteBlob))
+
+    def let_go(self) -> None:
+        """The task has ended."""
+        for value in self.arrived:
+            value.let_go()
+
+    def again(self) -> "Inputs":
+        """The same, with its values at hand, for a task that runs again after it has ended."""
+        for value in self.arrived:
+            value.use()
+        return Inputs(self.name, (), (), self.arrived)
+
+    async def gather(self, undecoded: Callable[[Future[Any]], Value | None]) -> None:
         """Have the values at hand, once all have ended.
 
         Args:
@@ -59,12 +116,14 @@ class Inputs:
         Raises:
             PayloadError: one cannot travel.
         """
-        found = []
+        found: list[Value] = []
         for future in self.takes:
             value = undecoded(future)
             # Nothing of the user's runs on the library's loop.
             found.append(await asyncio.to_thread(_pickled, future, self.name) if value is None else value)
-        self.arrived, self.takes = tuple(found), ()
+        for value in found:
+            value.use()
+        self.arrived, self.takes, self.after = tuple(found), (), ()
 
     def failure(self, failed: Future[Any]) -> BaseException | None:
         """The error that the task ends with because `failed` has, with a note that says so; None for a cancel."""
@@ -72,12 +131,7 @@ class Inputs:
             return None
         original = Future.exception(failed)
         assert original is not None
-        try:
-            error = copy_exception(original)
-            BaseException.add_note(error, f"{self.name}() did not run: {self.reason(failed)}, which failed.")
-        except Exception:  # of the class of the exception: it must not end the loop
-            return original
-        return error
+        return with_note(original, f"{self.name}() did not run: {self.reason(failed)}, which failed.")
 
     def reason(self, ended: Future[Any]) -> str:
         """What `ended` is to the task."""
@@ -85,5 +139,16 @@ class Inputs:
         return f"it takes the result of {name}" if ended in self.takes else f"it was to run after {name}"
 
 
-def _pickled(future: Future[Any], name: str) -> Outgoing:
-    return encode(future.result(), f"a result that {name}() takes")
+def with_note(error: BaseException, note: str) -> BaseException:
+    """Another exception that holds the same as `error`, and a note."""
+    try:
+        copy = copy_exception(error)
+        BaseException.add_note(copy, note)
+    except Exception:  # of the class of the exception: it must not end the loop
+        return error
+    return copy
+
+
+def _pickled(future: Future[Any], name: str) -> HomeValue:
+    outgoing = encode(future.result(), f"a result that {name}() takes")
+    return HomeValue(outgoing.payload, outgoing.blobs)

@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,6 +16,7 @@ from skyward.bootstrap import Facts, PhaseEvent, Plan
 from skyward.control.booting import Boot
 from skyward.control.costing import FREE
 from skyward.control.deadlines import LOOK, UNHEARD, Deadlines
+from skyward.control.remote import RemoteBlob, ResultLostError
 from skyward.control.work import Work
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
@@ -251,6 +252,40 @@ class Node:
         return key in self._holdings
 
     @property
+    def is_up(self) -> bool:
+        """Whether it has not been lost, and is not to be given back yet."""
+        return self._closing is None and not self._gone.is_set()
+
+    def has_all(self, keys: Iterable[bytes]) -> bool:
+        """Whether all of these blobs are on it for sure."""
+        return all(key in self._holdings and key not in self._arriving for key in keys)
+
+    def may_pin(self, size: int) -> bool:
+        """Whether results of `size` bytes may stay on it beside those that do."""
+        return self._holdings.may_pin(size)
+
+    def keep_result(self, blobs: Iterable[Blob]) -> None:
+        """Have it keep the large parts of a result that it made, as it keeps what is brought to it."""
+        sizes = {blob.key: blob.size for blob in blobs}
+        self._holdings.adopt(sizes.items())
+        if self.spreading is not None:
+            self.spreading.has(self, sizes)
+
+    def pin(self, blobs: Sequence[Blob]) -> None:
+        """The same, but whatever else it is to keep."""
+        self.keep_result(blobs)
+        self._holdings.pin(blob.key for blob in blobs)
+
+    def unpin(self, keys: Iterable[bytes]) -> None:
+        """End a `pin`."""
+        self._holdings.unpin(keys)
+
+    def discard(self, keys: Iterable[bytes]) -> None:
+        """Have it forget those of these blobs that are wanted for nothing."""
+        if self.is_up:
+            self._forget(self._holdings.discard(keys))
+
+    @property
     def held(self) -> frozenset[bytes]:
         """The blobs that are on the node for sure."""
         return frozenset(self._holdings) - self._arriving.keys()
@@ -284,7 +319,7 @@ class Node:
         work: Work,
         attempt: int,
         share: tuple[int, int] | None,
-        failed: Callable[[ConnectionError | NodeFullError], None],
+        failed: Callable[[ConnectionError | NodeFullError | ResultLostError], None],
     ) -> None:
         """Send a task, after the blobs it needs. `failed` is told why if those do not get there."""
         blobs = work.blobs
@@ -299,7 +334,7 @@ class Node:
                     if not unsent.done():
                         self._submit(work, attempt, share)
                         self._settle_unsent(work.task, sent=True)
-            except (ConnectionError, NodeFullError) as error:
+            except (ConnectionError, NodeFullError, ResultLostError) as error:
                 if not unsent.done():
                     self._settle_unsent(work.task, sent=False)
                     failed(error)
@@ -378,12 +413,13 @@ class Node:
                 return
 
     @asynccontextmanager
-    async def shipped(self, blobs: Mapping[bytes, memoryview]) -> AsyncIterator[None]:
+    async def shipped(self, blobs: Mapping[bytes, memoryview | RemoteBlob]) -> AsyncIterator[None]:
         """Bring blobs to the node, each once, however many tasks want it; within it, what uses them can be told.
 
         Raises:
             ConnectionError: one did not get through.
             NodeFullError: the node has no memory for one, whatever else it forgets.
+            ResultLostError: one is nowhere any more.
         """
         for pause in PAUSES:
             try:
@@ -399,14 +435,17 @@ class Node:
         finally:
             self._holdings.release(blobs)
 
-    async def _ship(self, blobs: Mapping[bytes, memoryview]) -> None:
+    async def _ship(self, blobs: Mapping[bytes, memoryview | RemoteBlob]) -> None:
         """Bring blobs to the node, and have them kept there until they are released.
 
         Raises:
-            ConnectionError, NodeFullError: see `shipped`. They are released.
+            ConnectionError, NodeFullError, ResultLostError: see `shipped`. They are released.
         """
         if self._bulk is None:
             raise ConnectionError("the node is not connected")
+        for key, view in blobs.items():
+            if isinstance(view, RemoteBlob) and key not in self._holdings and not view.result.is_there:
+                raise ResultLostError(view.result)
         missing, dropped = self._holdings.want(blobs)
         try:
             for key, view in missing.items():
@@ -437,14 +476,17 @@ class Node:
             if self._leaving.get(key) is confirmed:
                 del self._leaving[key]
 
-    def _bring(self, key: bytes, view: memoryview) -> Awaitable[Any]:
+    def _bring(self, key: bytes, view: memoryview | RemoteBlob) -> Awaitable[Any]:
         if (leaving := self._leaving.get(key)) is not None:
             return self._bring_again(key, view, leaving)
         if self.spreading is not None and (coming := self.spreading.bring(self, key, view)) is not None:
             return coming
-        return self.put(key, view)
+        return self._fetch_and_put(key, view) if isinstance(view, RemoteBlob) else self.put(key, view)
 
-    async def _bring_again(self, key: bytes, view: memoryview, leaving: asyncio.Future[None]) -> None:
+    async def _fetch_and_put(self, key: bytes, blob: RemoteBlob) -> None:
+        await self.put(key, await blob.fetch())
+
+    async def _bring_again(self, key: bytes, view: memoryview | RemoteBlob, leaving: asyncio.Future[None]) -> None:
         """Bring a blob that the node was told to forget, once it has: or what comes first would be forgotten."""
         await asyncio.wait([leaving])
         if leaving.cancelled():

@@ -66,6 +66,9 @@ type TaskMessage = (
     | tasks.Started
     | tasks.Delivered
     | tasks.Ended
+    | tasks.Withheld
+    | tasks.Released
+    | tasks.Holding
     | tasks.Overdue
     | tasks.Cancel
     | tasks.Abandon

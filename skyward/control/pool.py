@@ -23,8 +23,9 @@ from skyward.control.draining import undrainable
 from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
-from skyward.control.inputs import Inputs
+from skyward.control.inputs import Inputs, with_note
 from skyward.control.launching import launchers_of
+from skyward.control.left_results import LeftResult, LeftResults
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.lifespan import Lifespan, Say
 from skyward.control.node import Node
@@ -82,8 +83,24 @@ class Pool:
         self._works: dict[int, Work] = {}
         self.task_record = TaskRecord(self._works, self._rank_of)
         wrote = self.task_record.wrote
+        self._left = LeftResults(
+            name,
+            options.retry_on_interruption,
+            self.submit,
+            self._holds_results,
+            lambda text: self._bus.emit(events.PoolNote, f"Pool {name!r}: {text}"),
+            lambda: self._fleet.nodes.values(),
+            self._spawn,
+        )
         self._hearing = Hearing(
-            self._works, lambda rank: self._fleet.nodes.get(rank), self._tell, self._delivered, self._spawn, wrote
+            self._works,
+            lambda rank: self._fleet.nodes.get(rank),
+            self._tell,
+            self._delivered,
+            self._spawn,
+            wrote,
+            self._left.leave,
+            self._withhold,
         )
         self._arrived, self.log = self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
@@ -181,6 +198,7 @@ class Pool:
         if self._observer is not None and not self._leaves:
             self._observer.stopping(closed)
         self._held.close()
+        self._left.close()
         for work in tuple(self._works.values()):
             self._hearing.task_ended(work)
             settle(work, PoolClosedError(closed))
@@ -240,9 +258,9 @@ class Pool:
             return
         for work in works:
             work.task = self._ready().tasks.number()
-        self._enqueue([work for work in works if work.inputs is None], target)
+        self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready], target)
         for work in works:
-            if work.inputs is not None:
+            if work.inputs is not None and not work.inputs.is_ready:
                 self._hold(work, work.inputs, target)
 
     def _hold(self, work: Work, inputs: Inputs, target: int | None) -> None:
@@ -313,6 +331,31 @@ class Pool:
             work.withdrawn(f"{work.name}() was cancelled: {why}.")
 
         self._held.hold(work.number, work.inputs, begin, broken, unwanted)
+
+    def _let_go(self, inputs: Inputs) -> None:
+        """What takes these has ended. Soon: what follows is another step of the control plane."""
+        asyncio.get_running_loop().call_soon(inputs.let_go)
+
+    def _holds_results(self, node: Node, count: int) -> None:
+        """A node has so many results that are nowhere else."""
+        if self._fleet.nodes.get(node.rank) is node:
+            self._tell(tasks.Holding(node.rank, count))
+
+    def _withhold(self, node: Node, work: Work, result: LeftResult) -> None:
+        """Have a task wait until a result that it takes, and that was lost, is there again."""
+        self._tell(tasks.Withheld(work.task, node.rank))
+
+        async def restore() -> None:
+            try:
+                await self._left.restore(result)
+            except Exception as error:
+                note = (
+                    f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
+                )
+                work.broken, work.error = with_note(error, note), type(error).__name__
+            self._tell(tasks.Released(work.task, broken=work.broken is not None))
+
+        self._spawn(restore())
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks; each ends when its node has stopped it."""
@@ -419,12 +462,16 @@ class Pool:
                 case tasks.BroadcastEnded(broadcast):
                     ended = self._broadcasts.pop(broadcast)
                     ended.done(ended.members)
+                    if ended.inputs is not None:
+                        self._let_go(ended.inputs)
                 case tasks.Requeue(task, _, retries):
                     again = self._works[task]
                     again.running, again.retried = False, retries
                     self._arrived.pop(task, None)
                 case plane.Ready() | plane.Decided():
                     pass
+                case machine_messages.Drain(rank) if rank in self._fleet.nodes:
+                    self._left.clear(self._fleet.nodes[rank])
                 case machine_messages.GiveUp():
                     self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")
                 case _:
@@ -465,6 +512,8 @@ class Pool:
         self._hearing.task_ended(work)
         self.task_record.ended(work, outcome, reason)
         settle(work, outcome, reason, self._arrived.pop(task, None))
+        if work.inputs is not None and not work.is_member:
+            self._let_go(work.inputs)
         self.log.task_ended(task)
 
     # What another process has sent.
@@ -535,7 +584,7 @@ class Pool:
     def snapshot(self) -> PoolSnapshot:
         """What there is now."""
         found = view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
-        return replace(found, queued=found.queued + len(self._held))
+        return replace(found, queued=found.queued + len(self._held) + self._ready().tasks.withheld)
 
     def decisions(self) -> list[DecisionEvent]:
         """The latest decisions, oldest first; `at` in Unix time."""

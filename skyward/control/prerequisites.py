@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from skyward.control.inputs import Inputs
+from skyward.control.inputs import HomeValue, Inputs, Value
+from skyward.control.left_results import LeftResult
 from skyward.control.work import Arrived, TaskFuture
-from skyward.wire.payload import Outgoing
 
 __all__ = ["Prerequisites"]
 
@@ -74,9 +74,11 @@ class Prerequisites:
         self._waiting.clear()
 
 
-def _as_it_came(future: Future[Any]) -> Outgoing | None:
+def _as_it_came(future: Future[Any]) -> Value | None:
     """The result of a task that was lent for others; None for any other future."""
     arrived = Future.result(future)
+    if isinstance(arrived, LeftResult):
+        return arrived
     if isinstance(future, TaskFuture) and isinstance(arrived, Arrived):
-        return Outgoing(arrived.payload, arrived.blobs)
+        return HomeValue(arrived.payload, arrived.blobs)
     return None

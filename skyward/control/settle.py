@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+from skyward.control.left_results import LeftResult
 from skyward.control.missing import with_fix
 from skyward.control.task_messages import Outcome, Settle
 from skyward.control.work import Arrived, Work
@@ -38,7 +39,7 @@ def settle(
     work: Work,
     outcome: Outcome | BaseException,
     reason: str = "",
-    arrived: Arrived | None = None,
+    arrived: Arrived | LeftResult | None = None,
 ) -> None:
     """End `work`, unless it has ended before."""
     if work.future.done():
@@ -48,11 +49,11 @@ def settle(
     for feeder in work.feeders:
         feeder.stop()
     if outcome in ("value", "raised") and arrived is not None:
-        if work.stream is not None:
+        if work.stream is not None and isinstance(arrived, Arrived):
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
-    if outcome in ("cancelled", "timeout") and arrived is not None and arrived.payload.data:
+    if outcome in ("cancelled", "timeout") and isinstance(arrived, Arrived) and arrived.payload.data:
         work.left = arrived
     if outcome == "cancelled":
         work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
@@ -66,7 +67,7 @@ def _error(
     work: Work,
     outcome: Outcome | BaseException,
     reason: str,
-    arrived: Arrived | None,
+    arrived: Arrived | LeftResult | None,
 ) -> BaseException:
     name = work.code.name
     match outcome:
@@ -97,7 +98,7 @@ def _error(
         case "unfunded":
             return BudgetExhaustedError(f"{name}() did not run: {reason}.")
         case _:
-            failure = arrived.decode() if arrived is not None else None
+            failure = arrived.decode() if isinstance(arrived, Arrived) else None
             if isinstance(failure, Failure):
                 try:
                     error = with_fix(failure.rebuild())

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from skyward.control.remote import RemoteBlob, ResultLostError
 from skyward.control.spread import GiveUp, Have, Pull, Send, Spread, Wait
 from skyward.link.bulk import NodeFullError
 from skyward.provider import LocalAccess
@@ -31,7 +32,7 @@ _SENT_IN_A_SECOND = 25_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    view: memoryview
+    view: memoryview | RemoteBlob
     done: asyncio.Future[None]
 
 
@@ -44,7 +45,8 @@ class Spreading:
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, str] = {}
         self._carried: dict[tuple[int, bytes], _Carried] = {}
-        self._refused: dict[tuple[int, bytes], NodeFullError] = {}
+        self._refused: dict[tuple[int, bytes], NodeFullError | ResultLostError] = {}
+        self._fetching: set[asyncio.Task[None]] = set()
 
     # The nodes.
 
@@ -94,13 +96,20 @@ class Spreading:
 
     # The blobs.
 
-    def bring(self, node: "Node", key: bytes, view: memoryview) -> asyncio.Future[None] | None:
+    def has(self, node: "Node", keys: "Iterable[bytes]") -> None:
+        """A node has blobs of its own making."""
+        if node.machine in self._nodes:
+            for key in keys:
+                self._plan.has(node.machine, key)
+
+    def bring(self, node: "Node", key: bytes, view: memoryview | RemoteBlob) -> asyncio.Future[None] | None:
         """Bring a blob to a node, which does not have it; None where it is best sent.
 
-        The future fails with `ConnectionError` or `NodeFullError` when it does not get there.
+        The future fails with `ConnectionError`, `NodeFullError` or `ResultLostError` when it does not get there.
         """
         least = NEAR_FROM if isinstance(node.instance.access, LocalAccess) else SPREAD_FROM
-        if view.nbytes < least or node.machine not in self._nodes:
+        small = isinstance(view, memoryview) and view.nbytes < least
+        if small or node.machine not in self._nodes:
             return None
         carried = _Carried(view, asyncio.get_running_loop().create_future())
         self._carried[node.machine, key] = carried
@@ -132,7 +141,7 @@ class Spreading:
                     loop = asyncio.get_running_loop()
                     loop.call_later(max(least, min(most, patience)), self._hurry, number, key)
 
-    def _settle(self, number: int, key: bytes, error: ConnectionError | NodeFullError | None) -> None:
+    def _settle(self, number: int, key: bytes, error: ConnectionError | NodeFullError | ResultLostError | None) -> None:
         done = self._carried.pop((number, key)).done
         if done.done():
             return  # nobody waits for it any more
@@ -143,7 +152,26 @@ class Spreading:
 
     def _send(self, number: int, key: bytes) -> None:
         view = self._carried[number, key].view
+        if isinstance(view, memoryview):
+            self._put(number, key, view)
+            return
+        fetching = asyncio.get_running_loop().create_task(self._fetch(number, key, view))
+        self._fetching.add(fetching)
+        fetching.add_done_callback(self._fetching.discard)
 
+    async def _fetch(self, number: int, key: bytes, blob: RemoteBlob) -> None:
+        """Bring a blob here that a node cannot get from the one that has it, and send it then."""
+        try:
+            view = await blob.fetch()
+        except ResultLostError as error:
+            if (number, key) in self._carried:
+                self._refused[number, key] = error
+            self._do(self._plan.sent(number, key, str(error)))
+        else:
+            if (number, key) in self._carried:
+                self._put(number, key, view)
+
+    def _put(self, number: int, key: bytes, view: memoryview) -> None:
         def sent(put: "asyncio.Future[memoryview]") -> None:
             error = asyncio.CancelledError("cancelled") if put.cancelled() else put.exception()
             if isinstance(error, NodeFullError):

@@ -14,6 +14,7 @@ __all__ = [
     "Effect",
     "Ended",
     "Found",
+    "Holding",
     "Member",
     "Message",
     "NodeDraining",
@@ -23,6 +24,7 @@ __all__ = [
     "Outcome",
     "Overdue",
     "Recall",
+    "Released",
     "Requeue",
     "Send",
     "Settle",
@@ -30,6 +32,7 @@ __all__ = [
     "Stop",
     "Submitted",
     "Tick",
+    "Withheld",
 ]
 
 # Messages.
@@ -153,6 +156,30 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """A task could not be sent to its node, since what it takes was lost: it waits for `Released`, without a slot."""
+
+    task: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A task that was withheld can be sent. `broken`: it ends with an error, since what it takes cannot be had."""
+
+    task: int
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A node has so many results that are nowhere else, so that it is not to be given back as empty."""
+
+    rank: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The caller wants these tasks no more."""
 
@@ -185,6 +212,9 @@ type Message = (
     | Started
     | Delivered
     | Ended
+    | Withheld
+    | Released
+    | Holding
     | Cancel
     | Abandon
     | Tick

@@ -25,6 +25,7 @@ from skyward.control.task_messages import (
     Effect,
     Ended,
     Found,
+    Holding,
     Member,
     Message,
     NodeDraining,
@@ -34,6 +35,7 @@ from skyward.control.task_messages import (
     Outcome,
     Overdue,
     Recall,
+    Released,
     Requeue,
     Send,
     Settle,
@@ -41,6 +43,7 @@ from skyward.control.task_messages import (
     Stop,
     Submitted,
     Tick,
+    Withheld,
 )
 from skyward.control.task_records import BroadcastRecord, TaskRecord
 from skyward.control.waiting import WaitingTasks
@@ -77,6 +80,8 @@ class TaskManager:
     _table: SlotTable = field(default_factory=SlotTable)
     _broadcasts: dict[int, BroadcastRecord] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
+    _withheld: set[int] = field(default_factory=set)
+    _holding: dict[int, int] = field(default_factory=dict)
 
     def number(self) -> int:
         """A number for a new task or broadcast."""
@@ -86,13 +91,19 @@ class TaskManager:
 
     @property
     def queued(self) -> int:
-        """Tasks that wait, wherever they do."""
-        return len(self._tasks) - self.running
+        """Tasks that wait for a slot, wherever they do."""
+        return len(self._tasks) - len(self._withheld) - self.running
+
+    @property
+    def withheld(self) -> int:
+        """Tasks that wait for what they take, which was lost."""
+        return len(self._withheld)
 
     @property
     def waiting(self) -> bool:
         """Whether anything waits for a node: a task, or a broadcast that has found none yet."""
-        return len(self._tasks) > self._table.busy or any(not each.members for each in self._broadcasts.values())
+        there = len(self._tasks) - len(self._withheld)
+        return there > self._table.busy or any(not each.members for each in self._broadcasts.values())
 
     @property
     def running(self) -> int:
@@ -133,9 +144,10 @@ class TaskManager:
         return 0.0 if self._tasks or self.idle_since is None else now - self.idle_since
 
     def is_empty(self, rank: int) -> bool:
-        """Whether a node holds no task, and none waits for it by name."""
+        """Whether a node holds no task, none waits for it by name, and all that its tasks returned is elsewhere."""
         node = self._table.nodes.get(rank)
-        return (node is None or not node.tasks) and self._waiting.next_pinned(rank) is None
+        idle = (node is None or not node.tasks) and self._waiting.next_pinned(rank) is None
+        return idle and not self._holding.get(rank)
 
     def node_of(self, task: int) -> int | None:
         """Where a task was sent last."""
@@ -149,7 +161,7 @@ class TaskManager:
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
         """Return the nodes that a task which waits for a slot could ever start on; None where it does not wait."""
         record = self._tasks.get(task)
-        if record is None or record.started:
+        if record is None or record.started or task in self._withheld:
             return None
         if record.node is not None:
             node = self._table.nodes.get(record.node)
@@ -195,7 +207,8 @@ class TaskManager:
                 self._take_from_broadcasts(rank)
             case NodeRemoved(rank, reason, outcome):
                 self._lose(rank, reason, effects, outcome)
-                for task in self._waiting.drop_pinned(rank):
+                withheld = [task for task in self._withheld if self._tasks[task].target == rank]
+                for task in (*self._waiting.drop_pinned(rank), *withheld):
                     self._settle(task, outcome, reason, effects)
                 self._take_from_broadcasts(rank)
             case Started(task):
@@ -208,6 +221,17 @@ class TaskManager:
                 return effects
             case Ended():
                 self._end(message, now, effects)
+            case Withheld(task, rank):
+                self._withhold(task, rank, now, effects)
+            case Released(task, broken) if task in self._withheld:
+                self._withheld.discard(task)
+                record = self._tasks[task]
+                if broken:
+                    self._settle(task, "error", "", effects)
+                else:
+                    self._waiting.put_back(task, record.needs, record.target)
+            case Holding(rank, count):
+                self._holding[rank] = count
             case Cancel(tasks):
                 self._cancel(tasks, effects)
             case Abandon(reason, outcome, shapes):
@@ -296,6 +320,7 @@ class TaskManager:
 
     def _lose(self, rank: int, reason: str, effects: list[Effect], outcome: Outcome = "lost") -> None:
         node = self._table.remove(rank)
+        self._holding.pop(rank, None)
         if node is None:
             return
         self._ahead.discard(rank)
@@ -348,8 +373,23 @@ class TaskManager:
                 else:
                     self._settle(ended.task, outcome, "", effects)
 
+    def _withhold(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
+        record = self._tasks.get(task)
+        if record is None or record.node != rank:
+            return
+        node = self._table.release(rank, task, now)
+        if node is not None and node.spare >= 0:
+            self._ahead.discard(rank)
+        if record.cancelled:
+            self._settle(task, "cancelled", "", effects)
+            return
+        record.node, record.started, record.recalled = None, False, False
+        record.attempt += 1
+        self._withheld.add(task)
+
     def _settle(self, task: int, outcome: Outcome, reason: str, effects: list[Effect]) -> None:
         record = self._tasks.pop(task)
+        self._withheld.discard(task)
         effects.append(Settle(task, outcome, reason))
         if record.broadcast is not None:
             members = self._broadcasts[record.broadcast].members

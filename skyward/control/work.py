@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from skyward.control import background
 from skyward.control.blocked import Blocked
 from skyward.control.costing import FREE, Terms
 from skyward.control.forked import refuse_forked
@@ -16,12 +17,16 @@ from skyward.control.inputs import Inputs
 from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
-from skyward.errors import RemoteError, TaskCancelledError
+from skyward.errors import RemoteError, TaskCancelledError, UsageError
 from skyward.retrying import NO_RETRIES, Retries
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Blob, Payload
 from skyward.wire.payload import Outgoing, decode
+
+if TYPE_CHECKING:
+    from skyward.control.left_results import LeftResult
+    from skyward.control.remote import RemoteBlob
 
 __all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work"]
 
@@ -73,6 +78,14 @@ class Arrived:
         return decode(self.payload, fetch)
 
 
+@runtime_checkable
+class Away(Protocol):
+    """A result that is not here, and comes when it is asked for."""
+
+    def coming(self) -> "Future[Arrived]":
+        """A future of it."""
+
+
 _INTERRUPTIBLE = 0.5
 """Seconds of one wait: Python does not act on a signal that comes just before a wait until that ends."""
 
@@ -98,7 +111,7 @@ class TaskFuture[T](Future[T]):
         self._stop: Callable[[], None] | None = None
         self._is_running: Callable[[], bool] | None = None
         self._cancelled_why = ""
-        self._lent = False
+        self._lent = self._asked = False
         self.name = "a task"
         self.members: tuple[TaskFuture[Any], ...] | None = None
         self.parts: Callable[[], Iterable[Future[Any]]] = tuple
@@ -142,16 +155,20 @@ class TaskFuture[T](Future[T]):
     def result(self, timeout: float | None = None) -> T:
         """The result; raises what the task raised, or `TaskCancelledError`."""
         __tracebackhide__ = True
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             refuse_forked()
+            self._asked = True
             if timeout is None and not self.done():
                 with Blocked(self):
                     while not self.done():
                         with suppress(TimeoutError, CancelledError):
                             super().exception(_INTERRUPTIBLE)
-                arrived = super().result(0)
+                arrived: object = super().result(0)
             else:
                 arrived = super().result(timeout)
+            if (away := self._away(arrived)) is not None:
+                return self._give(_bring(away.coming(), deadline), own=True)
         except CancelledError as error:
             if isinstance(error, TaskCancelledError):
                 raise
@@ -159,7 +176,12 @@ class TaskFuture[T](Future[T]):
         except BaseException:
             self = None  # type: ignore[assignment]  # as below
             raise
-        self._decode(arrived)
+        return self._give(arrived)
+
+    def _give(self, arrived: object, *, own: bool = False) -> T:
+        """The value of what has come, or the error that keeps it from being one. `own`: no other task takes it."""
+        __tracebackhide__ = True
+        self._decode(arrived, own=own)
         if self._error is not None:
             try:
                 raise self._error
@@ -171,20 +193,42 @@ class TaskFuture[T](Future[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """The result, in a coroutine; raises what `result` raises. Cancelling the coroutine stops the work."""
         refuse_forked()
+        self._asked = True
         if not self.done():
             bell = Bell()
             ended = bell.rung()
-            self.add_done_callback(bell.ring)
+            self.when_over(bell.ring)
             try:
                 yield from ended
             except asyncio.CancelledError:
                 self.cancel()
                 raise
+        arrived = None if self.cancelled() or super().exception(0) is not None else super().result(0)
+        if (away := self._away(arrived)) is not None:
+            return self._give((yield from asyncio.wrap_future(away.coming())), own=True)
         return self.result(0)
+
+    async def over(self) -> None:
+        """Wait in a coroutine until it has ended, without asking for what came of it."""
+        bell = Bell()
+        ended = bell.rung()
+        self.when_over(bell.ring)
+        await ended
+
+    def when_over(self, callback: Callable[[Future[T]], object]) -> None:
+        """Have `callback` called when it has ended, with it, without asking for what came of it."""
+        super().add_done_callback(callback)
+
+    def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
+        """Have `fn` called when it has ended, with it."""
+        self._asked = True
+        super().add_done_callback(fn)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised; None if it returned."""
         refuse_forked()
+        self._asked = True
+        deadline = None if timeout is None else time.monotonic() + timeout
         if timeout is None and not self.done():
             with Blocked(self):
                 error = super().exception()
@@ -192,8 +236,33 @@ class TaskFuture[T](Future[T]):
             error = super().exception(timeout)
         if error is not None:
             return error
-        self._decode(super().result(0))
+        arrived: object = super().result(0)
+        if (away := self._away(arrived)) is not None:
+            coming = away.coming()
+            try:
+                self._decode(_bring(coming, deadline), own=True)
+            except Exception as lost:
+                if not coming.done() or coming.cancelled():
+                    raise  # it has not come in time
+                return lost
+        self._decode(arrived)
         return self._error
+
+    def _away(self, arrived: object) -> Away | None:
+        """What has come, where that is elsewhere and still wanted here."""
+        if isinstance(arrived, Arrived) or self._decoded:
+            return None
+        return arrived if isinstance(arrived, Away) else None
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether other tasks take the result."""
+        return self._lent
+
+    @property
+    def only_lent(self) -> bool:
+        """Whether other tasks take the result, and nobody here has asked for it."""
+        return self._lent and not self._asked
 
     def lend(self) -> bool:
         """Have the result stay as it came, for tasks that take it, whatever becomes of its value here.
@@ -204,13 +273,13 @@ class TaskFuture[T](Future[T]):
             self._lent = self._lent or not self._decoded or self._error is not None
             return self._lent
 
-    def _decode(self, arrived: object) -> None:
+    def _decode(self, arrived: object, *, own: bool = False) -> None:
         """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
         with self._decoding:
             if self._decoded:
                 return
             try:
-                if self._lent and isinstance(arrived, Arrived):
+                if self._lent and not own and isinstance(arrived, Arrived):
                     self._value = arrived.decode_copy()
                 else:
                     self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
@@ -231,6 +300,26 @@ class TaskFuture[T](Future[T]):
             return super().cancel()
         stop()
         return True
+
+
+def _bring(coming: Future[Arrived], deadline: float | None) -> Arrived:
+    """What is coming; waits in pieces, as `result` does."""
+    if background.on_loop():
+        coming.cancel()
+        raise UsageError(
+            "A result that is still on its node cannot be taken in a callback of another future: wait for it."
+        )
+    try:
+        while not coming.done():
+            left = _INTERRUPTIBLE if deadline is None else min(_INTERRUPTIBLE, deadline - time.monotonic())
+            with suppress(TimeoutError, CancelledError):
+                coming.exception(max(0.0, left))
+            if deadline is not None and time.monotonic() >= deadline and not coming.done():
+                raise TimeoutError
+        return coming.result(0)
+    except BaseException:
+        coming.cancel()
+        raise
 
 
 @dataclass(slots=True, eq=False)
@@ -262,6 +351,8 @@ class Work:
         inputs: what it waits for before it can be sent.
         broken: the error that it ends with because one of these failed, or could not be had.
         unwanted: why it is cancelled, because one of these was.
+        restores: the result that it makes again, which was lost.
+        is_member: whether it is one of a broadcast, which has the same inputs for all.
     """
 
     code: PreparedCode
@@ -294,11 +385,13 @@ class Work:
     inputs: Inputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
+    restores: "LeftResult | None" = None
+    is_member: bool = False
 
     @property
-    def blobs(self) -> Mapping[bytes, memoryview]:
+    def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":
         """The blobs that must be on a node before the task can run there."""
-        blobs = {**self.code.outgoing.blobs, **self.call.blobs}
+        blobs: dict[bytes, memoryview | RemoteBlob] = {**self.code.outgoing.blobs, **self.call.blobs}
         for value in () if self.inputs is None else self.inputs.arrived:
             blobs |= value.blobs
         return blobs

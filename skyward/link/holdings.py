@@ -2,8 +2,17 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 __all__ = ["Holdings"]
+
+
+class Sized(Protocol):
+    """Bytes, or what stands for them."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many they are."""
 
 
 class Holdings:
@@ -13,6 +22,7 @@ class Holdings:
         self._budget = budget
         self._sizes: OrderedDict[bytes, int] = OrderedDict()
         self._wanted: Counter[bytes] = Counter()
+        self._pinned: dict[bytes, int] = {}
         self._total = 0
 
     def __contains__(self, key: bytes) -> bool:
@@ -35,7 +45,7 @@ class Holdings:
         """Return what the node must drop to hold at most `nbytes` now. The budget stays as it is."""
         return tuple(self._drop(nbytes))
 
-    def want(self, blobs: Mapping[bytes, memoryview]) -> tuple[dict[bytes, memoryview], tuple[bytes, ...]]:
+    def want[B: Sized](self, blobs: Mapping[bytes, B]) -> tuple[dict[bytes, B], tuple[bytes, ...]]:
         """What must be sent so that the node has all of `blobs`, and what it must drop to stay within its budget.
 
         Until `release`, none of them is dropped for others, so what is wanted at a time may go over the budget.
@@ -71,6 +81,29 @@ class Holdings:
             self._wanted[key] -= 1
             if not self._wanted[key]:
                 del self._wanted[key]
+
+    def may_pin(self, size: int) -> bool:
+        """Whether `size` bytes more can be pinned within the budget."""
+        return sum(self._pinned.values()) + size <= self._budget
+
+    def pin(self, keys: Iterable[bytes]) -> None:
+        """Keep these, which are held, until `unpin`. Each may be pinned once."""
+        for key in keys:
+            self._pinned[key] = self._sizes[key]
+            self._wanted[key] += 1
+
+    def unpin(self, keys: Iterable[bytes]) -> None:
+        """End a `pin`."""
+        for key in keys:
+            if self._pinned.pop(key, None) is not None:
+                self.release([key])
+
+    def discard(self, keys: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Give these up, but for those that are wanted; what the node must drop."""
+        gone = tuple(key for key in keys if key in self._sizes and key not in self._wanted)
+        for key in gone:
+            self._total -= self._sizes.pop(key)
+        return gone
 
     def forget(self, key: bytes) -> None:
         """A blob did not get through."""

@@ -143,13 +143,14 @@ class Arrivals:
         """Whether a blob is there as a whole."""
         try:
             self._store.get(key)
-        except KeyError:
+        except (KeyError, MemoryError):
             return False
         return True
 
     @contextmanager
     def reading(self, key: bytes, within: float) -> Iterator[Source | None]:
         """A blob to read, also one that is still coming; None where it has not begun to within so many seconds."""
+        self.has(key)  # which may have to store it, and that takes too long with the lock
         with self._changed:
             self._changed.wait_for(lambda: key in self._coming or self.has(key), within)
             source = self._source(key)

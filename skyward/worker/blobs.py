@@ -10,7 +10,6 @@ import contextlib
 import mmap
 import os
 import resource
-import secrets
 import sys
 import tempfile
 from collections import Counter
@@ -19,6 +18,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any, NamedTuple
 from weakref import WeakSet, finalize
 
+from skyward.wire.digest import fresh_key
 from skyward.worker.hardware import free_memory
 
 __all__ = ["BlobStore", "Place", "StoredBlob", "read_place"]
@@ -197,7 +197,7 @@ class BlobStore:
         """Return whether the blob is here; one that only waits for its holders to be forgotten stays then."""
         with self._lock:
             self._dropped.discard(key)
-            return key in self._blobs
+            return key in self._blobs or key in self._owned
 
     def keep(self, view: memoryview) -> bytes:
         """Store a copy of this buffer under a fresh key; the key.
@@ -210,8 +210,8 @@ class BlobStore:
         return self._publish_made(blob)
 
     def own(self, view: memoryview) -> bytes:
-        """Have memory that nobody else can write to, as it is; its key. Only `owned` knows it, until it is dropped."""
-        key = secrets.token_bytes(32)
+        """Have memory that nobody else can write to, as it is; its key. It is stored once somebody is to `get` it."""
+        key = fresh_key()
         with self._lock:
             self._owned[key] = view.cast("B")
         return key
@@ -253,7 +253,7 @@ class BlobStore:
         return self._publish_made(self.take_over(place))
 
     def _publish_made(self, blob: StoredBlob) -> bytes:
-        key = secrets.token_bytes(32)
+        key = fresh_key()
         with self._lock:
             self._made.add(key)
         self.publish(key, blob)
@@ -264,9 +264,20 @@ class BlobStore:
 
         Raises:
             KeyError: it was dropped, or never came.
+            MemoryError: it is memory of a task's result still, and cannot be stored.
         """
         with self._lock:
-            return self._blobs[key]
+            if (stored := self._blobs.get(key)) is not None:
+                return stored
+            view = self._owned[key]
+        blob = self.reserve(view.nbytes)
+        blob.write(view, 0)
+        with self._lock:
+            if key in self._owned:
+                del self._owned[key]
+                self._made.add(key)
+                self._blobs.setdefault(key, blob)
+            return self._blobs.get(key, blob)
 
     def sizes(self) -> dict[bytes, int]:
         """Every blob that was brought here, but those that go once nobody holds them. Results are not among them."""
@@ -285,15 +296,13 @@ class BlobStore:
     def drop(self, keys: Collection[bytes]) -> None:
         """Forget these blobs, those that are held once they are not. What was read of them stays as it is."""
         with self._lock:
-            self._dropped.update(key for key in keys if key in self._blobs)
+            self._dropped.update(key for key in keys if key in self._blobs or key in self._owned)
             self._clear(keys)
-            for key in keys:
-                self._owned.pop(key, None)
 
     def hold(self, keys: Iterable[bytes]) -> list[bytes]:
         """Keep those of these blobs that there are until `release`, even if they are dropped; which those are."""
         with self._lock:
-            held = [key for key in keys if key in self._blobs]
+            held = [key for key in keys if key in self._blobs or key in self._owned]
             self._holders.update(held)
             return held
 
@@ -310,7 +319,8 @@ class BlobStore:
                 if key in self._dropped:
                     self._dropped.discard(key)
                     self._made.discard(key)
-                    del self._blobs[key]
+                    self._blobs.pop(key, None)
+                    self._owned.pop(key, None)
 
 
 def _limit(resource_: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 from skyward.control.hearing import Hearing
 from skyward.control.task_messages import Ended
+from skyward.control.work import Arrived
 from skyward.errors import RemoteError
 from skyward.link.bulk import NodeFullError
 from skyward.retrying import NO_RETRIES
@@ -55,6 +56,13 @@ def ended(error: Exception, outcome: Any = "value", **task: float) -> tuple[obje
     return end, hearing, node
 
 
+def arrived(hearing: Hearing, task: int) -> Arrived:
+    """What has come of a task."""
+    found = hearing.arrived[task]
+    assert isinstance(found, Arrived)
+    return found
+
+
 def told_of(
     node: Any, outcome: Any = "value", *, timeout: float | None = None, grace: float = 0.0
 ) -> tuple[list[object], Hearing]:
@@ -67,8 +75,9 @@ def told_of(
         def spawn(coroutine: Coroutine[Any, Any, None]) -> None:
             spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
-        work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES)
-        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing)
+        future = SimpleNamespace(is_lent=False)
+        work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES, future=future)
+        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing, nothing)
         hearing.heard(node, Finished(7, outcome, Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return hearing
@@ -79,7 +88,7 @@ def told_of(
 def test_a_task_whose_result_cannot_be_had_here_ends_with_the_reason() -> None:
     end, hearing, node = ended(MemoryError("no memory for 5 bytes"))
     assert end == Ended(7, 0, "error", 1.0)
-    failure = hearing.arrived[7].decode()
+    failure = arrived(hearing, 7).decode()
     assert isinstance(failure, Failure)
     error = failure.rebuild()
     assert isinstance(error, RemoteError)
@@ -108,7 +117,7 @@ def test_a_task_whose_result_does_not_get_through_is_lost() -> None:
 def test_what_a_stopped_task_left_and_cannot_be_had_here_leaves_it_stopped() -> None:
     end, hearing, node = ended(MemoryError("no memory for 5 bytes"), "cancelled")
     assert end == Ended(7, 0, "cancelled", 1.0)
-    assert hearing.arrived[7].payload == Payload(b"")
+    assert arrived(hearing, 7).payload == Payload(b"")
     assert node.told == [Drop((BLOB.key,))]
 
 
@@ -122,17 +131,17 @@ def test_late_result_of_a_task_that_leaves_something_is_what_it_leaves() -> None
     node: Any = Full(ConnectionError())
     told, hearing = told_of(node, timeout=0.5, grace=5.0)
     assert told == [Ended(7, 0, "timeout", 1.0)]
-    assert hearing.arrived[7].blobs == {BLOB.key: b"large"}
+    assert arrived(hearing, 7).blobs == {BLOB.key: b"large"}
     assert hearing.works[7].coming == BLOB.size
 
 
 def hearing_of(told: list[object], works: dict[int, Any]) -> Hearing:
-    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing)
+    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing, nothing, nothing)
 
 
 def test_elements_of_a_task_that_is_over_are_forgotten_by_its_node() -> None:
     node: Any = Holder(ConnectionError())
-    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing)
+    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert node.told == [Drop((BLOB.key,))]
@@ -146,7 +155,7 @@ def test_a_task_whose_arguments_have_no_room_on_a_node_ends_with_the_reason() ->
     hearing.not_sent(node, work, NodeFullError("a node has no memory for 5 bytes"))
     assert told == [Ended(7, 0, "error", 0.0)]
     assert work.error == "TooLargeError"
-    failure = hearing.arrived[7].decode()
+    failure = arrived(hearing, 7).decode()
     assert isinstance(failure, Failure)
     assert str(failure.rebuild()) == (
         "Node 0 has no memory for what is sent to f(): a node has no memory for 5 bytes. Send it less at a time, or "
@@ -182,7 +191,7 @@ def test_task_whose_event_cannot_be_handled_here_ends_as_remote_error() -> None:
         raise LookupError("no such element")
 
     work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
-    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing)
+    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert told == [Ended(7, 0, "error", 0.0)]
     assert work.error == "RemoteError"

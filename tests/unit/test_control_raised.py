@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from skyward import events as ev
-from skyward.control.observing import Observer
 from skyward.control.record import TaskRecord
 from skyward.control.run import Run
 from skyward.control.settle import final, settle
@@ -52,20 +50,6 @@ def test_the_caller_gets_the_result_and_the_record_the_failure(
     assert (view.state, view.reason, view.node) == (state, reason, 1)
     run = Run(work.future, lambda: [work], None)
     assert (run.state, run.failed, run.size) == (state, int(state == "failed"), 1)
-
-
-def test_the_event_names_the_exception() -> None:
-    work, end = ended("ZeroDivisionError")
-    found: list[tuple[Any, ...]] = []
-
-    class Heard(Observer):
-        def __init__(self) -> None:
-            self._told_of = set()
-            self._emit = lambda *event: found.append(event)  # type: ignore[assignment]  # the bus of a pool
-
-    observer = Heard()
-    observer.ended(work, end.outcome, end.reason)
-    assert found == [(ev.TaskFailed, 7, "cell", 1, 0.5, "ZeroDivisionError", "")]
 
 
 def test_a_stream_returns_the_result_after_its_elements() -> None:

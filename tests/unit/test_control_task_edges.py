@@ -10,18 +10,21 @@ from skyward.control.task_messages import (
     Delivered,
     Effect,
     Ended,
+    Holding,
     Member,
     NodeDraining,
     NodeJoined,
     NodeLost,
     NodeRemoved,
     Recall,
+    Released,
     Requeue,
     Send,
     Settle,
     Stop,
     Submitted,
     Tick,
+    Withheld,
 )
 from skyward.control.tasks import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
 from skyward.specs.needs import NOTHING, Needs
@@ -272,3 +275,35 @@ def test_the_members_of_a_broadcast_have_its_retries() -> None:
     task = next(task for task, rank in sent(effects) if rank == 1)
     assert sent(manager.handle(Ended(task, 1, "error", 1.0, "it raised"), 0.0)) == [(task, 1)]
     assert settled(manager.handle(Ended(task, 1, "error", 1.0, "it raised"), 0.0)) == [(task, "error", "")]
+
+
+def test_what_is_withheld_has_no_slot_and_asks_for_none() -> None:
+    manager = manager_with(1)
+    (first, second), _ = submit(manager, 2)
+    assert sent(manager.handle(Withheld(first, 0), 0.0)) == [(second, 0)]
+    assert (manager.withheld, manager.queued, manager.demands()) == (1, 0, ())
+    assert not manager.waiting
+    assert manager.could_start_on(first) is None
+    manager.handle(Ended(second, 0, "value", 1.0), 0.0)
+    assert not manager.waiting
+    assert manager.handle(Released(first), 0.0) == [Send(first, 0, 1)]
+
+
+def test_what_was_withheld_for_a_node_ends_with_that_node() -> None:
+    manager = manager_with(1, 1)
+    (task,), _ = submit(manager, 1, target=1)
+    manager.handle(Withheld(task, 1), 0.0)
+    assert settled(manager.handle(NodeRemoved(1, "scaled away"), 0.0)) == [(task, "lost", "scaled away")]
+    assert manager.handle(Released(task), 0.0) == []
+
+
+def test_a_node_with_results_that_are_nowhere_else_is_not_empty() -> None:
+    manager = manager_with(1)
+    assert manager.is_empty(0)
+    manager.handle(Holding(0, 2), 0.0)
+    assert not manager.is_empty(0)
+    manager.handle(Holding(0, 0), 0.0)
+    assert manager.is_empty(0)
+    manager.handle(Holding(0, 1), 0.0)
+    manager.handle(NodeLost(0, "crash"), 0.0)
+    assert manager.is_empty(0), "they are lost with it"

@@ -25,12 +25,14 @@ from skyward.control.task_messages import (
     NodeRemoved,
     Outcome,
     Recall,
+    Released,
     Send,
     Settle,
     Started,
     Stop,
     Submitted,
     Tick,
+    Withheld,
 )
 from skyward.control.tasks import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
 from skyward.specs.needs import NOTHING, Needs
@@ -85,6 +87,7 @@ class TaskQueue(RuleBasedStateMachine):
         self.ended: set[int] = set()
         self.recalled: list[tuple[int, int, int]] = []
         self.stopped: list[tuple[int, int]] = []
+        self.withheld: set[int] = set()
 
     # The step: what the model expects, and what the manager says.
 
@@ -154,6 +157,7 @@ class TaskQueue(RuleBasedStateMachine):
         (queue.appendleft if first else queue.append)(task)
 
     def forget(self, task: int) -> None:
+        self.withheld.discard(task)
         for held in (*self.waiting.values(), *self.on.values()):
             if task in held:
                 held.remove(task)
@@ -225,9 +229,12 @@ class TaskQueue(RuleBasedStateMachine):
             self.wait_for(number, first=True)
         if removed:
             settled |= dict.fromkeys(self.waiting.get((NOTHING, rank), ()), "lost")
+            settled |= {task: "lost" for task in self.withheld if self.tasks[task].target == rank}
         for covered in self.covered.values():  # another node of this rank has to be covered anew
             covered.discard(rank)
-        for number in self.waiting.get((NOTHING, rank), ()):
+        for number in (*self.waiting.get((NOTHING, rank), ()), *self.withheld):
+            if self.tasks[number].target != rank:
+                continue
             if number not in settled and (broadcast := self.tasks[number].broadcast) is not None:
                 self.covered[broadcast].add(rank)
         self.tell(NodeRemoved(rank, "gone") if removed else NodeLost(rank, "gone"), settled)
@@ -329,7 +336,9 @@ class TaskQueue(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.tasks)), min_size=1, max_size=4))
-        settled: dict[int, Outcome] = {task: "cancelled" for task in chosen if self.waits(task)}
+        settled: dict[int, Outcome] = {
+            task: "cancelled" for task in chosen if self.waits(task) or task in self.withheld
+        }
         for task in chosen:
             self.tasks[task].cancelled = self.tasks[task].cancelled or task not in self.over
         before = len(self.stopped)
@@ -340,7 +349,39 @@ class TaskQueue(RuleBasedStateMachine):
     @rule()
     def abandon(self) -> None:
         waiting = [task for queue in self.waiting.values() for task in queue]
-        self.tell(Abandon("no node can be had"), dict.fromkeys(waiting, "abandoned"))
+        self.tell(Abandon("no node can be had"), dict.fromkeys([*waiting, *self.withheld], "abandoned"))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def withhold(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self.running()))
+        task = self.tasks[number]
+        rank = task.node
+        assert rank is not None
+        self.on[rank].remove(number)
+        task.node = None
+        settled: dict[int, Outcome] = {number: "cancelled"} if task.cancelled else {}
+        if not settled:
+            self.withheld.add(number)
+        self.tell(Withheld(number, rank), settled)
+
+    @precondition(lambda self: self.withheld)
+    @rule(data=st.data(), broken=st.booleans())
+    def release(self, data: st.DataObject, broken: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.withheld)))
+        self.withheld.discard(number)
+        if not broken:
+            self.wait_for(number, first=True)
+        self.tell(Released(number, broken), {number: "error"} if broken else {})
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), rank=ranks)
+    def late_news_of_what_is_withheld(self, data: st.DataObject, rank: int) -> None:
+        task = data.draw(st.sampled_from(sorted(self.tasks)))
+        if task not in self.withheld:
+            self.tell(Released(task))
+        if task in self.over or self.tasks[task].node != rank:
+            self.tell(Withheld(task, rank))
 
     @rule(seconds=st.sampled_from([0.01, RECALL_AFTER * 2]))
     def time_passes(self, seconds: float) -> None:
@@ -352,7 +393,7 @@ class TaskQueue(RuleBasedStateMachine):
     @invariant()
     def no_task_is_lost(self) -> None:
         waiting = [task for queue in self.waiting.values() for task in queue]
-        there = waiting + [task for rank in RANKS for task in self.on[rank]]
+        there = [*waiting, *self.withheld, *(task for rank in RANKS for task in self.on[rank])]
         assert sorted(there) == sorted(task for task in self.tasks if task not in self.over)
         assert all(not self.on[rank] for rank in RANKS if rank not in self.nodes)
 
@@ -372,7 +413,8 @@ class TaskQueue(RuleBasedStateMachine):
     @invariant()
     def the_counts_are_right(self) -> None:
         assert self.manager.running == len(self.running())
-        assert self.manager.queued == len(self.tasks) - len(self.over) - len(self.running())
+        left = len(self.tasks) - len(self.over) - len(self.running())
+        assert (self.manager.queued, self.manager.withheld) == (left - len(self.withheld), len(self.withheld))
         assert self.manager.ranks == tuple(sorted(rank for rank, node in self.nodes.items() if node.takes))
         for rank in RANKS:
             assert self.manager.busy(rank) == len([task for task in self.running() if task in self.on[rank]])
@@ -381,6 +423,10 @@ class TaskQueue(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """With nodes that live, everything comes to an end."""
+        for task in sorted(self.withheld):
+            self.withheld.discard(task)
+            self.wait_for(task, first=True)
+            self.tell(Released(task))
         for rank in RANKS:
             self.join(rank, 1, 1)
             if not self.nodes[rank].gpus:

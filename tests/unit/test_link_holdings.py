@@ -118,3 +118,27 @@ def test_what_did_not_get_through_is_sent_again() -> None:
     holdings.forget(key)
     assert use(holdings, 30) == ([30], [])
     assert holdings.nbytes == 30
+
+
+def test_what_is_pinned_stays_whatever_else_is_wanted() -> None:
+    holdings = Holdings(100)
+    holdings.adopt([(b"result", 80)])
+    holdings.pin([b"result"])
+    missing, dropped = holdings.want({b"a": memoryview(bytes(60))})
+    assert (list(missing), dropped) == ([b"a"], ())
+    assert holdings.shrink_to(0) == ()
+    assert not holdings.may_pin(21)
+    assert holdings.may_pin(20)
+    holdings.unpin([b"result", b"never pinned"])
+    assert holdings.may_pin(100)
+    assert holdings.shrink_to(60) == (b"result",)
+
+
+def test_what_is_discarded_stays_while_it_is_wanted() -> None:
+    holdings = Holdings(100)
+    holdings.adopt([(b"result", 80)])
+    holdings.want({b"result": memoryview(bytes(80))})
+    assert holdings.discard([b"result", b"unknown"]) == ()
+    holdings.release([b"result"])
+    assert holdings.discard([b"result", b"unknown"]) == (b"result",)
+    assert holdings.nbytes == 0

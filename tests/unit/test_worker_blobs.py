@@ -5,6 +5,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,43 @@ def test_dropped_blob_that_is_wanted_again_while_a_task_holds_it_stays() -> None
     assert bytes(store.read(key)) == b"bytes"
     store.drop([key])
     assert not store.retain(key)
+
+
+@pytest.mark.parametrize("data", [b"shared", b"own" * OWN], ids=["shared", "own"])
+def test_memory_that_a_result_stands_on_can_be_read_and_passed_on(data: bytes) -> None:
+    """It is stored then, once, and the memory let go."""
+    store = BlobStore()
+    key = store.own(memoryview(data))
+    assert bytes(store.owned(key) or b"") == data
+    first = store.read(key)
+    first[:1] = b"x"
+    assert bytes(store.read(key)) == data, "each reader has its own"
+    assert store.owned(key) is None
+    assert bytes(read_place(store.get(key).place)) == data
+    assert key not in store.sizes(), "it was not brought here"
+    store.drop([key])
+    with pytest.raises(KeyError):
+        store.get(key)
+
+
+def test_memory_that_a_result_stands_on_stays_as_long_as_a_task_holds_it() -> None:
+    store = BlobStore()
+    key = store.own(memoryview(b"result"))
+    assert store.hold([key, b"unknown"]) == [key]
+    store.drop([key])
+    assert bytes(store.read(key)) == b"result"
+    store.release([key])
+    with pytest.raises(KeyError):
+        store.read(key)
+    other = store.own(memoryview(b"result"))
+    store.drop([other])
+    assert store.owned(other) is None
+
+
+def test_memory_that_a_result_stands_on_is_stored_once_for_many_at_a_time() -> None:
+    store = BlobStore()
+    data = bytes(range(256)) * 4096
+    key = store.own(memoryview(data))
+    with ThreadPoolExecutor(8) as threads:
+        assert all(bytes(view) == data for view in threads.map(lambda _: store.read(key), range(16)))
+    assert len({id(store.get(key)) for _ in range(3)}) == 1

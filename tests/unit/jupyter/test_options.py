@@ -85,6 +85,11 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--capture-limit 2GiB", "capture_limit", 2 << 30),
         ("--capture-limit 2G", "capture_limit", 2 << 30),
         ("--capture-limit 1048576", "capture_limit", 1 << 20),
+        ("--file a.csv --file 'data/*.csv' --file a.csv", "files", ("a.csv", "data/*.csv")),
+        ("--sync data --sync 'my project'", "sync", ("data", "my project")),
+        ("--sync data --exclude '*.ckpt'", "excludes", (*DEFAULT_EXCLUDES, "*.ckpt")),
+        ("--fetch 'out/*.png' --fetch model.pt", "fetch", ("out/*.png", "model.pt")),
+        ("--file-limit 2GiB", "file_limit", 2 << 30),
         ("--dry-run", "dry_run", True),
         ("--quiet", "quiet", True),
         ("--help", "help", True),
@@ -160,6 +165,11 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("-i 'x y'", "--in takes names of variables, such as x,y, but got 'x y'."),
         ("-o for", "--out takes names of variables, such as x,y, but got 'for'."),
         ("--capture-limit big", "--capture-limit takes a size, such as 500MB or 2GiB, but got 'big'."),
+        (
+            "--file ''",
+            "--file takes a file in the notebook's folder, such as data.csv or 'data/*.csv', but got ''.",
+        ),
+        ("--sync", "--sync needs a value: a folder in the notebook's folder, such as data."),
         ("--pool 'a", "A quotation is not closed: write ' at its end, or leave out the one that begins it."),
         ("--pool \"it's", 'A quotation is not closed: write " at its end, or leave out the one that begins it.'),
         ("--nodes 2 \\", "The line ends with a backslash, but options stand on one line: leave it out."),
@@ -181,6 +191,13 @@ def test_mistakes(line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_cell(line)
     assert str(caught.value) == message
+
+
+def test_what_is_excluded_of_a_synced_folder_is_not_asked_of_the_pool() -> None:
+    assert parse_cell("--sync data --exclude '*.ckpt'").spec_fields() == {}
+    both = parse_cell("--sync data --include lib --exclude '*.ckpt'")
+    assert both.spec_fields() == {"image": Image(includes=["lib"], excludes=[*DEFAULT_EXCLUDES, "*.ckpt"])}
+    assert both.excludes == (*DEFAULT_EXCLUDES, "*.ckpt")
 
 
 def test_what_a_cell_needs() -> None:

@@ -1,0 +1,542 @@
+"""Large results that other tasks take: they stay on their nodes, go from node to node, and are made again when lost."""
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skyward as sky
+from skyward import events as ev
+from skyward.control.left_results import LEFT_FROM, LeftResult
+from skyward.link.bulk import BulkPath
+from skyward.wire.messages import Blob
+from tests.local import tasks
+from tests.local.conftest import Wait
+from tests.local.test_fanout import apart, everyone_is_in
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+__all__ = ["apart"]
+
+SIZE = 500_000
+"""Numbers of an array that is left on its node: four times the bytes that make it so."""
+
+
+class Fetched:
+    """Bytes of blobs that have come here from nodes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.nbytes = 0
+        self._lock = threading.Lock()
+        get = BulkPath.get
+
+        def counted(path: BulkPath, blob: Blob) -> Future[memoryview]:
+            with self._lock:
+                self.nbytes += blob.size
+            return get(path, blob)
+
+        monkeypatch.setattr(BulkPath, "get", counted)
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
+    return Fetched(monkeypatch)
+
+
+@pytest.fixture
+def two() -> Iterator[sky.Compute]:
+    """Two nodes in a cluster, of the test's own."""
+    with sky.Compute(nodes=2) as pool:
+        everyone_is_in(pool)
+        yield pool
+
+
+@sky.function
+def make(fill: float, go: str, log: str = "") -> Any:
+    """An array, once there is a file at `go`: by then, who takes it is known."""
+    tasks.wait_for_file.fn(go)
+    if log:
+        with Path(log).open("a") as file:
+            file.write(".")
+    return np.full(SIZE, fill)
+
+
+@sky.function
+def double(values: Any, log: str = "") -> Any:
+    if log:
+        with Path(log).open("a") as file:
+            file.write(".")
+    return values * 2
+
+
+@sky.function
+def total(*values: Any) -> float:
+    return float(sum(value.sum() for value in values))
+
+
+@sky.function
+def total_when(values: Any, go: str) -> float:
+    tasks.wait_for_file.fn(go)
+    return float(values.sum())
+
+
+@sky.function
+def rank_and_total(values: Any) -> tuple[int, float]:
+    return sky.instance_info().node, float(values.sum())
+
+
+@sky.function
+def blobs_of_the_worker() -> int:
+    """Bytes of memory in the files of blobs of this worker."""
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            if "skyward-blob" in os.readlink(entry):
+                found += os.stat(entry).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def raw(future: sky.TaskFuture[Any]) -> object:
+    """What the future holds, without asking for it."""
+    return Future.result(future)
+
+
+def sent(pool: sky.Compute) -> int:
+    return sum(node.sent for node in pool.snapshot().nodes)
+
+
+def kill(pool: sky.Compute, rank: int) -> None:
+    os.kill(pool.start(tasks.pid(), on=rank).future.result(30), signal.SIGKILL)
+
+
+class Maker:
+    """Makes arrays that are left on their nodes, since a task takes each of them that is known before it is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def start(
+        self, pool: sky.Compute, fill: float = 1.0, on: Any = "one", log: Path | str = ""
+    ) -> tuple[sky.TaskFuture[Any], Path]:
+        """A future of an array, and the file that it waits for."""
+        self._count += 1
+        go = self._folder / f"go-{self._count}"
+        return pool.start(make(fill, str(go), str(log)), on=on).future, go
+
+    def __call__(
+        self, pool: sky.Compute, fill: float = 1.0, on: Any = "one", log: Path | str = "", to: Any = None
+    ) -> sky.TaskFuture[Any]:
+        """A future of an array, which was taken by a task on node `to`, by default on the same node."""
+        a, go = self.start(pool, fill, on, log)
+        b = pool.start(total(a), on=on if to is None else to).future
+        go.touch()
+        assert b.result(60) == fill * SIZE
+        assert isinstance(raw(a), LeftResult)
+        return a
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Maker:
+    return Maker(tmp_path)
+
+
+def lost(future: sky.TaskFuture[Any]) -> bool:
+    result = raw(future)
+    assert isinstance(result, LeftResult)
+    return not result.is_there
+
+
+# Without a trip home.
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_a_chain_of_large_values_does_not_come_home(fetched: Fetched, left: Maker, executor: Any) -> None:
+    with sky.Compute(nodes=2, worker=sky.Worker(executor=executor)) as pool:
+        everyone_is_in(pool)
+        before = sent(pool)
+        a, go = left.start(pool)
+        b = double(a) > pool
+        answers = [rank_and_total(b) > pool for _ in range(6)]
+        go.touch()
+        assert {answer.result(30)[1] for answer in answers} == {2.0 * SIZE}
+        assert {answer.result()[0] for answer in answers} == {0, 1}, "both nodes have had it"
+        assert (fetched.nbytes, sent(pool)) == (0, before)
+        assert isinstance(raw(a), LeftResult)
+        assert b.result()[0] == 2.0
+        assert fetched.nbytes == 8 * SIZE
+
+
+def test_nodes_of_other_machines_send_it_to_each_other(apart: None, fetched: Fetched, left: Maker) -> None:
+    with sky.Compute(nodes=2) as pool:
+        everyone_is_in(pool)
+        before = sent(pool)
+        a = left(pool)
+        assert total(a) @ pool == [SIZE, SIZE]
+        assert (fetched.nbytes, sent(pool)) == (0, before)
+
+
+def test_nodes_that_cannot_reach_each_other_get_it_through_here_and_that_is_said(fetched: Fetched, left: Maker) -> None:
+    with sky.Compute(nodes=2, cluster=False) as pool:
+        notes = pool.events(ev.PoolNote)
+        a = left(pool, on=0)
+        assert fetched.nbytes == 0
+        assert total(a) @ pool == [SIZE, SIZE]
+        assert total(a) @ pool == [SIZE, SIZE]
+        assert fetched.nbytes == 8 * SIZE, "once"
+    assert [note.text for note in notes if isinstance(note, ev.PoolNote) and "through" in note.text] == [
+        f"Pool {pool.name!r}: What make() returned goes to another node through this machine, since the nodes cannot "
+        "reach each other."
+    ]
+
+
+def test_what_somebody_asks_for_comes_home_at_once(two: sky.Compute, fetched: Fetched, left: Maker) -> None:
+    (asked, go), (called_back, _), (awaited, _) = (left.start(two) for _ in range(3))
+    answers = [total(a) > two for a in (asked, called_back, awaited)]
+    called_back.add_done_callback(lambda _: None)
+
+    async def ask() -> float:
+        return float((await awaited).sum())
+
+    waiting = [threading.Thread(target=asked.result), threading.Thread(target=lambda: asyncio.run(ask()))]
+    for thread in waiting:
+        thread.start()
+    while asked.only_lent or awaited.only_lent:
+        time.sleep(0.005)
+    for path in (go, go.with_name("go-2"), go.with_name("go-3")):
+        path.touch()
+    assert [answer.result(30) for answer in answers] == [SIZE] * 3
+    assert not any(isinstance(raw(a), LeftResult) for a in (asked, called_back, awaited))
+    for thread in waiting:
+        thread.join()
+    assert fetched.nbytes == 3 * 8 * SIZE
+
+
+def test_what_came_home_is_not_sent_again_to_the_node_that_made_it(two: sky.Compute, tmp_path: Path) -> None:
+    """Its argument is memory of the caller, so that it could not be made again."""
+    go = tmp_path / "go"
+
+    @sky.function
+    def double_when(values: Any, go: str) -> Any:
+        tasks.wait_for_file.fn(go)
+        return values * 2
+
+    a = two.start(double_when(np.ones(SIZE), str(go)), on=0).future
+    b = two.start(total(a), on=0).future
+    wait_until_sent = sent(two)
+    while not wait_until_sent:
+        time.sleep(0.005)
+        wait_until_sent = sent(two)
+    go.touch()
+    assert b.result(30) == 2.0 * SIZE
+    assert not isinstance(raw(a), LeftResult)
+    assert two.start(total(a, a), on=0).future.result(30) == 4.0 * SIZE
+    assert sent(two) == wait_until_sent
+    assert two.start(total(a), on=1).future.result(30) == 2.0 * SIZE
+
+
+def test_small_results_come_home(two: sky.Compute, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+
+    @sky.function
+    def small() -> Any:
+        tasks.wait_for_file.fn(str(go))
+        return np.ones(LEFT_FROM // 8 - 1)
+
+    a = small() > two
+    b = total(a) > two
+    go.touch()
+    assert b.result(30) == LEFT_FROM // 8 - 1
+    assert not isinstance(raw(a), LeftResult)
+
+
+def test_every_way_of_asking_brings_it(two: sky.Compute, left: Maker) -> None:
+    a, b, c, d = (left(two, float(i)) for i in range(4))
+    assert not wait([a, b, c, d], 0).not_done
+    assert a.result(30)[0] == 0.0
+    assert b.exception(30) is None
+
+    async def ask() -> tuple[Any, Any]:
+        return await c, await asyncio.wrap_future(d)
+
+    assert [value[0] for value in asyncio.run(ask())] == [2.0, 3.0]
+    c.result()[0] = 50.0
+    assert total(c) >> two == 2.0 * SIZE, "what the task returned counts"
+    assert c.result()[0] == 50.0
+
+
+def test_a_timeout_of_asking_is_kept(two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = left(two)
+    get, go = BulkPath.get, threading.Event()
+    threads: list[threading.Thread] = []
+
+    def slow(path: BulkPath, blob: Blob) -> Future[memoryview]:
+        coming: Future[memoryview] = Future()
+        coming.set_running_or_notify_cancel()
+
+        def give() -> None:
+            go.wait(30)
+            coming.set_result(get(path, blob).result())
+
+        threads.append(threading.Thread(target=give))
+        threads[-1].start()
+        return coming
+
+    monkeypatch.setattr(BulkPath, "get", slow)
+    for ask in (a.result, a.exception):
+        with pytest.raises(TimeoutError):
+            ask(0.05)
+    go.set()
+    assert a.result(30)[0] == 1.0
+    for thread in threads:
+        thread.join()
+
+
+# As long as it is wanted.
+
+
+def test_the_node_forgets_it_with_the_last_who_wants_it(
+    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
+) -> None:
+    go = tmp_path / "go"
+    a = left(two, on=0)
+    b = two.start(total_when(a, str(go)), on=1).future
+    wait_for(b.running, "the second task to run")
+    result = raw(a)
+    assert isinstance(result, LeftResult)
+    (key,) = result.keys
+    del result, a
+    gc.collect()
+    assert 0 in two.holds(key), "a task takes it"
+    go.touch()
+    assert b.result(30) == SIZE
+    wait_for(lambda: not two.holds(key), "the nodes to be told to forget it")
+
+
+def test_its_memory_is_free_then(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+    a = left(two, on=0)
+    held = two.start(blobs_of_the_worker(), on=0).future.result(30)
+    assert held >= 8 * SIZE
+    assert a.done(), "it is still referred to"
+    del a
+    gc.collect()
+    wait_for(lambda: two.start(blobs_of_the_worker(), on=0).future.result(30) < held, "its memory to be free")
+
+
+def test_results_beyond_what_a_node_may_keep_come_home(
+    two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(two)
+    monkeypatch.setattr("skyward.link.holdings.Holdings.may_pin", lambda self, size: False)
+    a, go = left.start(two)
+    b = total(a) > two
+    go.touch()
+    assert b.result(30) == SIZE
+    assert not isinstance(raw(a), LeftResult)
+
+
+def test_it_is_gone_with_its_pool_and_says_what_to_do(left: Maker) -> None:
+    with sky.Compute(nodes=1, name="away") as pool:
+        a, b = left(pool), left(pool, 2.0)
+        assert b.result()[0] == 2.0
+    assert b.result()[0] == 2.0
+    with pytest.raises(
+        sky.PoolClosedError,
+        match=r"^The result of make\(\) was left on its node for the tasks that take it, and pool 'away' is closed\. "
+        r"Call \.result\(\) before the pool is closed\.$",
+    ):
+        a.result(30)
+    assert isinstance(a.exception(30), sky.PoolClosedError)
+
+
+def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+    log = tmp_path / "log"
+    with sky.Compute(nodes=2) as pool:
+        everyone_is_in(pool)
+        a = left(pool, 3.0, on=1, log=log)
+        pool.resize(1)
+        wait_for(lambda: len(pool.snapshot().nodes) == 1, "node 1 to go")
+        assert total(a) >> pool == 3.0 * SIZE
+        assert a.result(30)[0] == 3.0
+    assert log.read_text() == "."
+
+
+# Lost with its node.
+
+
+def test_what_is_lost_is_made_again_for_the_task_that_takes_it(
+    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
+) -> None:
+    log = tmp_path / "log"
+    notes = two.events(ev.PoolNote)
+    a = left(two, on=0, log=log)
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    assert total(a) >> two == SIZE
+    assert log.read_text() == ".."
+    assert isinstance(raw(a), LeftResult)
+    assert a.result(60)[0] == 1.0
+    assert log.read_text() == "..", "once more is enough"
+    note = notes.get(30)
+    assert isinstance(note, ev.PoolNote)
+    assert note.text == f"Pool {two.name!r}: The result of make() was lost with its node; running it again."
+
+
+def test_what_is_lost_is_made_again_for_who_asks(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+    log = tmp_path / "log"
+    a, b = left(two, on=0, log=log), left(two, 2.0, on=0, log=log)
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    assert log.read_text() == ".."
+    assert a.result(60)[0] == 1.0
+
+    async def ask() -> Any:
+        return await b
+
+    assert asyncio.run(ask())[0] == 2.0
+    assert log.read_text() == "...."
+
+
+def test_what_another_node_has_taken_is_not_made_again(
+    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
+) -> None:
+    log = tmp_path / "log"
+    a = left(two, on=0, log=log, to=1)
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    assert a.result(30)[0] == 1.0
+    assert total(a) >> two == SIZE
+    assert log.read_text() == "."
+
+
+def test_a_chain_is_made_again_from_where_it_was_lost(
+    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    a, go = left.start(two, on=0, log=first)
+    b = two.start(double(a, str(second)), on=0).future
+    c = two.start(total(b), on=0).future
+    go.touch()
+    assert c.result(30) == 2.0 * SIZE
+    del a
+    gc.collect()
+    kill(two, 0)
+    wait_for(lambda: lost(b), "the node to be lost")
+    assert total(b) >> two == 2.0 * SIZE
+    assert (first.read_text(), second.read_text()) == ("..", "..")
+
+
+def test_every_member_of_a_broadcast_gets_what_was_lost(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+    a = left(two, on=0)
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    wait_for(lambda: sum(node.state == "active" for node in two.snapshot().nodes) == 2, "another node 0")
+    assert total(a) @ two == [SIZE, SIZE]
+
+
+def test_the_only_slot_is_free_for_what_is_made_again(left: Maker, wait_for: Wait) -> None:
+    with sky.Compute(nodes=1) as pool:
+        a = left(pool)
+        kill(pool, 0)
+        wait_for(lambda: lost(a), "the node to be lost")
+        assert [future.result(60) for future in [total(a) > pool for _ in range(3)]] == [SIZE] * 3
+
+
+def test_a_task_whose_input_cannot_be_made_again_fails_with_the_error(
+    two: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
+    log, go = tmp_path / "log", tmp_path / "go"
+
+    @sky.function
+    def make_once() -> Any:
+        tasks.wait_for_file.fn(str(go))
+        if log.exists():
+            raise LookupError("only once")
+        log.touch()
+        return np.ones(SIZE)
+
+    a = two.start(make_once(), on=0).future
+    b = two.start(total(a), on=0).future
+    go.touch()
+    assert b.result(30) == SIZE
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    with pytest.raises(LookupError, match="^'?only once") as caught:
+        total(a) >> two
+    assert caught.value.__notes__ == ["total() did not run: it takes the result of make_once(), which failed."]
+    with pytest.raises(LookupError, match="^'?only once"):
+        a.result(30)
+    assert isinstance(a.exception(30), LookupError)
+    with pytest.raises(LookupError, match="^'?only once"):
+        total(a) @ two
+
+
+def test_it_is_made_again_as_often_as_losses_of_nodes_are_borne(left: Maker, wait_for: Wait) -> None:
+    with sky.Compute(nodes=1, retry_on_interruption=1) as pool:
+        a = left(pool)
+        kill(pool, 0)
+        wait_for(lambda: lost(a), "the node to be lost")
+        assert total(a) >> pool == SIZE
+        kill(pool, 0)
+        wait_for(lambda: lost(a), "the next node to be lost")
+        with pytest.raises(sky.NodeLostError, match=r"^The result of make\(\) was lost with its node, 2 times\."):
+            a.result(60)
+
+
+def test_nothing_is_left_where_nothing_may_run_again(left: Maker) -> None:
+    with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
+        a, go = left.start(pool)
+        b = total(a) > pool
+        go.touch()
+        assert b.result(30) == SIZE
+        assert not isinstance(raw(a), LeftResult)
+
+
+def test_what_waits_for_what_is_made_again_can_be_cancelled(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    log, go, again = tmp_path / "log", tmp_path / "go", tmp_path / "again"
+
+    @sky.function
+    def make_when() -> Any:
+        tasks.wait_for_file.fn(str(again if log.exists() else go))
+        log.touch()
+        return np.ones(SIZE)
+
+    a = two.start(make_when(), on=0).future
+    first = two.start(total(a), on=0).future
+    go.touch()
+    assert first.result(30) == SIZE
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    b = total(a) > two
+    wait_for(lambda: two.snapshot().running == 1, "the first task to run again")
+    assert two.snapshot().queued == 1
+    assert b.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        b.result(30)
+    again.touch()
+    assert a.result(60)[0] == 1.0
+
+
+def test_a_callback_cannot_wait_for_what_is_away(two: sky.Compute, left: Maker) -> None:
+    a = left(two)
+    said: Future[BaseException | None] = Future()
+
+    def ask(_: object) -> None:
+        try:
+            a.result()
+        except sky.UsageError as error:
+            said.set_result(error)
+
+    (tasks.add(1, 1) > two).add_done_callback(ask)
+    assert "cannot be taken in a callback" in str(said.result(30))
+    assert a.result(30)[0] == 1.0
