@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failure import capture_failure
@@ -17,9 +17,10 @@ from skyward_jupyter.results import Outcome, apply_result, apply_results, stream
 from skyward_jupyter.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from skyward.control.run import Run
+    from skyward_jupyter.files.trip import Trip
 
 __all__ = ["SentCell", "Shape"]
 
@@ -39,6 +40,7 @@ class SentCell:
         finish: called once the output of the cell is complete.
         originals: the objects that the cell took along.
         names_node: whether an error of a cell that runs on one node names it, because nothing else does.
+        files: the files of the cell, if it has any.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -48,6 +50,7 @@ class SentCell:
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
     names_node: bool = False
+    files: "Trip | None" = None
 
     @property
     def done(self) -> int:
@@ -68,12 +71,14 @@ class SentCell:
         try:
             with self._using_originals():
                 try:
-                    yield from stream_items(run.items(), self.user_ns, self.originals, self.notify)
+                    items = self._with_files(run.items())
+                    yield from stream_items(items, self.user_ns, self.originals, self.notify)
                 except TaskError as error:
                     self._tell_what_came(error)
                     raise reworded(error) from None
         except Exception as error:
             self._name_node(error)
+            self._explain(error)
             raise
         finally:
             self.finish()
@@ -91,6 +96,9 @@ class SentCell:
                 outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
+        except BaseException as error:
+            self._explain(error)
+            raise
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
@@ -131,7 +139,9 @@ class SentCell:
 
     def _bind_remains(self) -> list[str]:
         remains = [each for run in self.runs for each in run.remains()]
-        return bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
+        names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
+        self._bring([each.value for each in remains if isinstance(each.value, CellResult)])
+        return names
 
     def _apply(self) -> Outcome:
         try:
@@ -139,17 +149,32 @@ class SentCell:
         except TaskError as error:
             self._tell_what_came(error)
             raise
-        if self.shape == "single":
-            try:
-                return apply_result(results[0], self.user_ns, self.originals)
-            except Exception as error:
-                self._name_node(error)
-                raise
         try:
+            if self.shape == "single":
+                return apply_result(results[0], self.user_ns, self.originals)
             return apply_results(results, self.user_ns)
         except BaseException as error:
-            tell_the_others(error, results)
+            if self.shape != "single":
+                tell_the_others(error, results)
+            elif isinstance(error, Exception):
+                self._name_node(error)
             raise
+        finally:
+            self._bring(results)
+
+    def _bring(self, results: "Sequence[CellResult]") -> None:
+        if self.files is not None:
+            self.files.arrive(results)
+
+    def _with_files(self, items: "Iterator[Any]") -> "Generator[Any, None, CellResult]":
+        """What a cell that yields gives; its files come home with its names."""
+        result = yield from cast("Generator[Any, None, CellResult]", items)
+        self._bring([result])
+        return result
+
+    def _explain(self, error: BaseException) -> None:
+        if self.files is not None:
+            self.files.explain(error)
 
     def _results(self) -> list[CellResult]:
         """What the runs have returned.

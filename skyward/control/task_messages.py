@@ -65,11 +65,13 @@ class Broadcast:
 
     Attributes:
         retries: as in `Submitted`.
+        ranks: the only nodes that it is for, up or on their way; None for every node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
     retries: int = 0
+    ranks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
+from skyward.files.request import FilesRequest, FilesResult
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -25,6 +26,7 @@ from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
 from skyward.worker.execute import Interrupted
 from skyward.worker.failing import recorder_for
+from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
@@ -66,6 +68,8 @@ class CellRequest:
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
+        files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
+        gives: whether the notebook displays it.
     """
 
     source: str
@@ -82,6 +86,8 @@ class CellRequest:
     definitions: tuple[str, ...] = ()
     in_place: bool = True
     shows: bool = True
+    files: FilesRequest | None = None
+    gives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +99,14 @@ class CellResult:
         failure: the exception that ended it, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
+        files: the files that it left.
     """
 
     harvest: Harvest
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
+    files: FilesResult | None = None
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -147,6 +155,7 @@ class _Cell:
         self.namespace["get_ipython"] = lambda: shell
         self.namespace["display"] = display
         self.side = Side(self.namespace, salt=request.run)
+        self.files = CellFiles(request.files, request.run, self.node)
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
@@ -162,6 +171,7 @@ class _Cell:
             try:
                 yield
             finally:
+                self.files.leave()
                 figures.close_figures(self._figures)
 
     @contextmanager
@@ -186,6 +196,7 @@ class _Cell:
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
+        self.files.enter()
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
@@ -256,7 +267,7 @@ class _Cell:
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
-            return CellResult(found, None, self.node, request.definitions)
+            return CellResult(found, None, self.node, request.definitions, self.files.collect(self.namespace))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(
             error,
@@ -266,7 +277,7 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised = failure.type_name
-        return CellResult(found, failure, self.node, request.definitions)
+        return CellResult(found, failure, self.node, request.definitions, self.files.collect(self.namespace))
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""
@@ -274,6 +285,8 @@ class _Cell:
             self.namespace[VALUE] = value
         if self.request.shows:
             self._show(value)
+        elif self.request.gives:
+            self._last = value  # a figure is not shown twice
 
     def _show(self, value: Any) -> None:
         if value is not None:

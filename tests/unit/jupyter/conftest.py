@@ -35,6 +35,7 @@ class FakeRun:
     def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
         self.future: Future[Any] = Future()
         self.nodes = nodes
+        self.retries: list[tuple[int, str]] = []
         self.hardware = ["A100"]
         self.cost = 0.0011
         self.size = len(nodes)
@@ -186,6 +187,8 @@ class FakeCompute:
     def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any]) -> FakeRun:
         self.sent.append((pending, on))
 
+        ranks = list(range(self.nodes.min)) if on == "all" else None if isinstance(on, (int, str)) else list(on)
+
         def call() -> Any:
             caught = io.StringIO()
             lines = dict(linecache.cache)
@@ -193,12 +196,12 @@ class FakeCompute:
                 value = pending.fn(*pending.args, **pending.kwargs)
             linecache.cache.update(lines)  # a node has a cache of its own
             sink.output(0, "stdout", caught.getvalue())
-            return [value] * self.nodes.min if on == "all" else value
+            return value if ranks is None else [value] * len(ranks)
 
         if pending.fn.__name__ == "stream_cell":
             run = FakeRun(lambda: None, [0], pending.fn(*pending.args))
         else:
-            run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
+            run = FakeRun(call, ranks or [0], hold=self.hold)
         self.runs.append(run)
         runs.append(run)
         return run
