@@ -397,6 +397,8 @@ class CellRunner:
     def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
         """Put what takes the elements of the stream in the place of its run."""
         elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
+        if plot is not None:
+            plot.place()
         stream = ReadAhead(runs[0], elements, self._shell.user_ns, plot)
         stream.start()
         runs[0] = cast("Run[Any]", stream)
