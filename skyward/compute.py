@@ -12,7 +12,7 @@ from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
 from skyward import limits
 from skyward.collections.base import refuse_standalone
@@ -54,6 +54,7 @@ from skyward.journal import ClusterEntry, PoolRecord
 from skyward.kept import Kept
 from skyward.mapping import calls_of_map, note_items
 from skyward.opened import observed, opened, say
+from skyward.placement import On, Several, target_of
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
 from skyward.requests import Bundle, request_resources
@@ -70,10 +71,6 @@ if TYPE_CHECKING:
     from skyward.scaling.snapshot import Demand
 
 __all__ = ["Compute", "On"]
-
-type On = Literal["one", "all", "head"] | int
-_TARGETS: Mapping[str, int | Literal["all"] | None] = {"one": None, "head": 0, "all": "all"}
-"""Where to run: on one node, on every node, on the head, or on the node of a rank."""
 
 _INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
@@ -514,6 +511,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         """Send a task, and return at once with what follows it.
 
         Args:
+            on: where to run. On "one" free node, the "head", or the node of a rank: one result. On "all" nodes, those
+                of a list or range of ranks, or those of a group, by its name: a list of results, by rank.
             runs: takes the run before the task is sent, so that a caller who is interrupted meanwhile can stop it.
 
         Raises:
@@ -523,16 +522,16 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             UsageError: `on` is not one of those.
         """
         _check_call(pending)
-        target = _target(on)
+        target = target_of(on, self.name, self._groups)
         dispatcher = self._dispatcher()
         runs = [] if runs is None else runs
-        if target == "all":
+        if isinstance(target, Several):
             if is_generator(pending.fn):
                 raise OperatorError(
                     "A generator function streams from one node, so it cannot be broadcast with `@`; "
                     "use `>>`, or return a list."
                 )
-            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs)
+            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target)
         else:
             dispatcher.start([pending], sink or ConsoleSink(), target, runs)
         return runs[-1]
@@ -604,17 +603,6 @@ def _check_call(pending: object) -> None:
         raise OperatorError(
             f"A pool runs a call of a `@sky.function`, such as `train(10)`, but got {described(pending)}."
         )
-
-
-def _target(on: On) -> int | Literal["all"] | None:
-    """Return the rank of the node that a task has to run on; None for any node."""
-    if isinstance(on, str):
-        if on in _TARGETS:
-            return _TARGETS[on]
-    elif not isinstance(on, bool):
-        with contextlib.suppress(TypeError):
-            return index(on)
-    raise UsageError(f"on must be 'one', 'all', 'head' or the rank of a node, but got {shown(on)}.")
 
 
 def _stop(runs: Sequence[Run[Any]]) -> str:

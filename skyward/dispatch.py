@@ -15,6 +15,7 @@ from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
 from skyward.node_errors import error_of_nodes
+from skyward.placement import Several
 from skyward.specs import Options
 from skyward.taken import Taken, may_hold_futures
 from skyward.wire.arguments import StreamMarker
@@ -89,8 +90,8 @@ class Dispatcher:
             grace=pending.grace,
         )
 
-    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
-        """Send a task to every node.
+    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]], where: Several) -> None:
+        """Send a task to several nodes.
 
         Args:
             runs: what follows the broadcast is added to it before any task is sent.
@@ -126,6 +127,7 @@ class Dispatcher:
             template.code.name,
             template.retries,
             template.inputs,
+            where,
             template.kept,
         )
         future.name = template.future.name

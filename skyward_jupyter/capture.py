@@ -32,7 +32,7 @@ from skyward_jupyter.manifest import Entry, Manifest
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import stated
 
-__all__ = ["CAPTURE_LIMIT", "Capture", "capture"]
+__all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of"]
 
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
@@ -444,6 +444,17 @@ def _elements(name: str, code: CellCode, user_ns: Mapping[str, Any]) -> list[Any
             f"--map {name}: the cell does not read {name}, so every run would be the same. "
             f"Use {name} in the cell: there it stands for one element."
         )
+    return elements_of(name, user_ns)
+
+
+def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:
+    """The elements of the value of a name of the notebook.
+
+    Raises:
+        UsageError: there is no such name, or its value has no elements.
+    """
+    if name not in user_ns:
+        raise UsageError(f"--map {name}: {_not_there(name, user_ns)}")
     try:
         return list(user_ns[name])
     except TypeError:

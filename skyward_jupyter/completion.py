@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["completer", "offered", "register", "unregister"]
 
 _HOOK = "complete_command"
-_KEYS = ("%%sky", "%sky")
+_KEYS = ("%%sky", "%sky", "%sky!")
 _LAST_OPTION = re.compile(r"(?:^|\s)(-[-\w]+)[=\s]\s*['\"]?[^\s'\"]*$")
 _VARIABLES = frozenset({"map", "inputs", "outputs"})
 _PATHS = frozenset({"files", "sync", "fetch"})
@@ -33,7 +33,7 @@ def offered(
     """The words that may stand where `text`, the line up to the cursor, ends; those that fit are up to the caller.
 
     Args:
-        text: begins with `%%sky` or `%sky`.
+        text: begins with `%%sky`, `%sky` or `%sky!`, which takes the options of `%%sky`.
         commands: the subcommands of `%sky`.
         pools: gives the names of pools.
         variables: gives those of the notebook.

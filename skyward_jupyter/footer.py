@@ -18,7 +18,7 @@ class Footer:
     """One cell that ran, in one line: `node 3, A100, 12.4 s, $0.011`, or `8 nodes, A100, 12.4 s, 2 of 8 failed`.
 
     Attributes:
-        nodes: their ranks.
+        nodes: their ranks; none where it ran in the notebook itself.
         hardware: what they are: accelerators, or a provider.
         seconds: from when it was sent until it was over.
         cost: of its tasks, USD; 0 where the machines have no price.
@@ -34,7 +34,8 @@ class Footer:
     failed: int = 0
 
     def __str__(self) -> str:
-        where = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        some = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        where = some if self.nodes else "here"
         price = money(self.cost) if self.cost > 0 else ""
         failed = f"{self.failed} of {self.tasks} failed" if self.tasks > 1 else "failed"
         parts = (where, " and ".join(self.hardware), seconds_text(self.seconds), price, failed if self.failed else "")

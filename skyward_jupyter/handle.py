@@ -114,6 +114,11 @@ class CellHandle:
         return self._sent.done, len(self._sent.runs)
 
     @property
+    def amount(self) -> str:
+        """How much has come of it so far, where it yields; empty otherwise."""
+        return ""
+
+    @property
     def status(self) -> Status:
         """How far the work is."""
         states = {run.state for run in self._sent.runs}

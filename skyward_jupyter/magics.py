@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, cast
 
-from IPython.core.magic import line_cell_magic, magics_class
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
 from skyward.config import load
 from skyward.errors import KeptLostError, SkywardError, UsageError
@@ -16,7 +16,7 @@ from skyward.specs import Nodes
 from skyward.values import closest
 from skyward.words import nodes_text
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options import parse_cell, parse_words
+from skyward_jupyter.options import parse_cell, parse_words, split_expression
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
 from skyward_jupyter.progress import Progress, meter, opening
@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from skyward_kernel.bridge import PanelBridge
     from skyward_kernel.pools import PoolManager
 
-__all__ = ["COMMANDS", "SkyMagics"]
+__all__ = ["COMMANDS", "EXPRESSION", "SkyMagics"]
+
+EXPRESSION = "sky!"
+"""The magic that runs an expression. No subcommand of `%sky` can be mistaken for it, or it for one."""
 
 COMMANDS = {
     "up": ("[NAME] [options]", "open a pool, and give it"),
@@ -57,7 +60,7 @@ COMMANDS = {
     "status": ("[NAME]", "show pools, nodes, and cells in the background"),
     "pools": ("", "show the pools"),
     "decisions": ("[NAME]", "show why a pool has grown and shrunk"),
-    "scale": ("[NAME] NODES", "change how many nodes a pool has: 4, 2:16"),
+    "scale": ("[NAME] NODES [--wait]", "change how many nodes a pool has: 4, 2:16; with --wait, wait for them"),
     "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
     "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
     "kept": ("[NAME]", "show what nodes keep for later cells; with a name, give the handle of that"),
@@ -81,6 +84,7 @@ _METHODS = {"config": "config_"}
 _ALL = Option(("--all",), "all", "every one")
 _TASK = Option(("--task",), "task", "a task", "cell", "N", count, "the number of a task in `%sky tasks`")
 _CELL = Option(("--cell",), "cell", "a cell", "cell", "N", count, "the number of a cell, as it stands beside it")
+_WAIT = Option(("--wait",), "wait", "return when the nodes are there")
 _POOL = next(option for option in OPTIONS if option.target == "pool")
 _QUIET = next(option for option in OPTIONS if option.target == "quiet")
 
@@ -121,12 +125,31 @@ class SkyMagics(ConfiguredMagics):
     def _cell(self, line: str, cell: str) -> Any:
         settings = self._settings
         with underlined("%%sky", line):
-            options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
+            options = parse_cell(line, settings.of_options)
         if options.help:
             return self.help([])
         if not _has_code(cell):
             raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
         return self._runner.run(cell, options, settings)
+
+    @no_var_expand
+    @line_magic(EXPRESSION)  # type: ignore[arg-type]  # IPython's types do not have the form with a name
+    def expression(self, line: str) -> Any:
+        """Run one line of Python on a node, and give its value: `%sky! [options] torch.cuda.mem_get_info()`.
+
+        The options are those of `%%sky`, in front of the expression: `%sky! --on all os.uname().nodename` gives a list.
+        `x = %sky! f(data)` assigns the value.
+        """
+        with presented():
+            options_line, code = split_expression(line)
+            settings = self._settings
+            with underlined("%sky!", options_line):
+                options = parse_cell(options_line, settings.of_options)
+            if options.help:
+                return self.help([])
+            if not code:
+                raise UsageError("%sky! takes an expression: `%sky! torch.cuda.is_available()`.")
+            return self._runner.run(code, options, settings, gives=True)
 
     def _command(self, line: str) -> Any:
         with underlined("%sky", line):
@@ -204,8 +227,8 @@ class SkyMagics(ConfiguredMagics):
         _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
 
     def scale(self, words: Sequence[str]) -> None:
-        """Change how many nodes a pool has."""
-        found, _, _ = parse_words(words, "scale", ())
+        """Change how many nodes a pool has; with `--wait`, return when they are there."""
+        found, given, _ = parse_words(words, "scale", (_WAIT, _QUIET))
         match found:
             case [nodes]:
                 name = self.default_pool
@@ -214,7 +237,11 @@ class SkyMagics(ConfiguredMagics):
             case _:
                 raise UsageError("%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`.")
         wanted = self._pools.scale(name, Nodes.parse(nodes))
-        _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
+        if "wait" in given:
+            count = self._runner.wait_for_nodes(name, wanted, self._settings, quiet="quiet" in given)
+            _say(f"Pool {name!r} has {count} node{'' if count == 1 else 's'}.")
+        else:
+            _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
 
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""
@@ -384,7 +411,8 @@ def _help_text() -> str:
     commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
     cells = explain(option for option in OPTIONS if option.group == "cell")
     return (
-        "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
+        "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n"
+        "%sky! [options] EXPRESSION runs one line there, and gives its value.\n\n"
         f"How the cell runs:\n{cells}\n\n"
         f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
         f"Pools:\n{commands}"

@@ -19,7 +19,7 @@ from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
 
-__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
 _LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
 """Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
@@ -130,7 +130,7 @@ def stream_items(
         except StopIteration as end:
             result: CellResult = end.value
             break
-        yield _opened(item, side) if isinstance(item, Packed) else item
+        yield opened(item, side) if isinstance(item, Packed) else item
     for notice in apply_result(result, user_ns, originals).notices:
         notify(notice)
 
@@ -231,7 +231,7 @@ class _Home:
 
     def _open(self, name: str, packed: Packed) -> Any:
         harvest = self._harvest
-        value = _opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
+        value = opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
@@ -242,7 +242,8 @@ class _Home:
         return value
 
 
-def _opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+    """The value of `packed`; a `KeptValue` where it cannot be opened here."""
     try:
         return unpack_shared(packed, side)
     except Exception as error:

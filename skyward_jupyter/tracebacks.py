@@ -20,6 +20,8 @@ _OURS = frozenset({"skyward", "skyward_jupyter", "skyward_kernel"})
 
 _FILE = re.compile(r'File "([^"\n]+)", line ')
 
+_LOCAL = "skyward_jupyter.local"
+
 _OF_THE_CELL = "__skyward_of_the_cell__"
 """The attribute of an exception that the text of a cell has, before any of it ran."""
 
@@ -78,7 +80,7 @@ def shown_traceback(error: BaseException) -> TracebackType | None:
     IPython leaves out the first frame, which is its own, and so that one stays.
     """
     entries = list(_entries(error.__traceback__))
-    first = next((place for place, entry in enumerate(entries) if is_of_node(entry.tb_frame)), None)
+    first = next((place for place, entry in enumerate(entries) if is_of_node(entry.tb_frame)), _below_local(entries))
     if first is None:
         return error.__traceback__
     here = entries[:first]
@@ -93,6 +95,13 @@ def shown_traceback(error: BaseException) -> TracebackType | None:
     for entry in reversed(here):
         shown = TracebackType(shown, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return shown
+
+
+def _below_local(entries: list[TracebackType]) -> int | None:
+    """The place of the first frame of a cell that runs here with `--local`."""
+    modules = [entry.tb_frame.f_globals.get("__name__", "") for entry in entries]
+    ours = [place for place, module in enumerate(modules) if module == _LOCAL]
+    return ours[-1] + 1 if ours and ours[-1] + 1 < len(entries) else None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

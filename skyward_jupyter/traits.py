@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics
-from traitlets import Bool, Float, Int, Unicode, observe
+from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, validate
 
 from skyward.config import load
 from skyward.errors import SkywardError
+from skyward_jupyter.reading import PLACES, place
 from skyward_jupyter.settings import NAMES, Settings, Sourced, settings_from
 
 if TYPE_CHECKING:
@@ -21,6 +22,18 @@ class ConfiguredMagics(Magics):
     """Magics with settings. What is set here counts more than what a file says."""
 
     pool = Unicode(_DEFAULT.pool, help="The pool of cells that name none.").tag(config=True)
+    on = Union(
+        [Unicode(), Int()],
+        default_value=_DEFAULT.on,
+        help="Where cells run that do not say it: one, all, head, ranks, or a group of the pool.",
+    ).tag(config=True)
+    by_node = Bool(_DEFAULT.by_node, help="Whether cells on several nodes have a section of output for each node.").tag(
+        config=True
+    )
+    quiet = Bool(_DEFAULT.quiet, help="Whether cells show no progress, no list of what is sent and no footer.").tag(
+        config=True
+    )
+    retries = Int(_DEFAULT.retries, min=0, help="How often a cell that raises is run again.").tag(config=True)
     timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which the work of a cell is stopped.").tag(
         config=True
     )
@@ -41,6 +54,13 @@ class ConfiguredMagics(Magics):
         self._set_here: set[str] = set()
         self._pool_name = _DEFAULT.pool
         super().__init__(shell)
+
+    @validate("on")
+    def _check_on(self, proposal: Any) -> Any:
+        try:
+            return place(str(proposal["value"]))
+        except ValueError:
+            raise TraitError(f"on takes {PLACES}, but got {proposal['value']!r}.") from None
 
     @observe(*NAMES)
     def _was_set(self, change: Any) -> None:

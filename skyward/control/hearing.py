@@ -50,6 +50,9 @@ __all__ = ["Hearing"]
 _NOTICED_WITHIN = 2.0
 """Seconds within which a node that has died is known to be lost, unless its link is what broke."""
 
+_NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
+"""Exceptions of a cell that would be no different if it ran again."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -268,6 +271,9 @@ class Hearing:
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, Arrived):
                 retry = _covered(work, arrived)
+            elif event.outcome == "value" and event.error and work.retries.times:  # of a cell: its result carries it
+                kind = event.error.rpartition(".")[2]
+                retry = "" if kind in _NO_DIFFERENT else f"it raised {kind}"
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 
 

@@ -11,7 +11,7 @@ from skyward.errors import KeptLostError, UsageError
 from skyward.shelf import KeptInfo
 from skyward.words import joined, nodes_text
 
-__all__ = ["KeptBook", "KeptEntry", "nodes_for", "nodes_of_all"]
+__all__ = ["KeptBook", "KeptEntry", "check_nodes", "nodes_for", "nodes_of_all"]
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +163,28 @@ def nodes_of_all(wanted: Sequence[Sequence[KeptEntry]], pool: str, ranks: Iterab
                 f"node, keep a {name} on every node with `--on all`, or bring it here with `{name}.fetch()`."
             )
     return nodes_for(wanted, pool)
+
+
+def check_nodes(wanted: Sequence[Sequence[KeptEntry]], pool: str, ranks: Iterable[int]) -> None:
+    """Check that each of these nodes of a pool has its own of all of these values.
+
+    Raises:
+        KeptLostError: what one of them kept is lost.
+        UsageError: one of them keeps none, or it is kept in another pool.
+    """
+    ranks = frozenset(ranks)
+    for entries in wanted:
+        _check_pool(entries, pool)
+        name = entries[0].name
+        if lost := [entry for entry in entries if entry.lost and entry.node in ranks]:
+            where = joined(str(entry.node) for entry in lost)
+            raise KeptLostError(f"{name} of node {where} is not kept any more: {lost[0].lost}. Run what made it again.")
+        there = frozenset(entry.node for entry in entries if not entry.lost)
+        if others := ranks - there:
+            raise UsageError(
+                f"{name} is kept on {nodes_text(there)}, so this cannot run on {nodes_text(others)}: run it only where "
+                f"it is kept, or bring it here with `{name}.fetch()`."
+            )
 
 
 def _check_pool(entries: Sequence[KeptEntry], pool: str) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakMethod
 from skyward.control import background
 from skyward.control import plane_messages as plane
 from skyward.control.forked import is_forked
-from skyward.control.keeping import KeptEntry, nodes_for, nodes_of_all
+from skyward.control.keeping import KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.control.work import BroadcastWork, Work
 from skyward.errors import KeptLostError, NoGroupFitsError, UsageError
 from skyward.kept import forget, note
@@ -115,22 +115,30 @@ class KeptValues:
             )
         return min(able, key=lambda rank: (tasks.backlog(rank), rank))
 
-    def places(self, broadcast: BroadcastWork) -> tuple[frozenset[int], str]:
+    def places(self, broadcast: BroadcastWork, chosen: tuple[int, ...] | None) -> tuple[tuple[int, ...], str]:
         """Return the nodes of a broadcast, and what to say where these are not all that there are.
+
+        Args:
+            broadcast: it.
+            chosen: the only nodes that it is for; None for all.
 
         Raises:
             KeptLostError, UsageError: it can run nowhere.
         """
         there = frozenset(self._control().tasks.ranks)
-        ranks = nodes_of_all(_wanted(broadcast.kept), self._pool, there)
         names = joined(dict.fromkeys(handle.name for handle in broadcast.kept))
+        if chosen is not None:
+            check_nodes(_wanted(broadcast.kept), self._pool, chosen)
+            return chosen, ""
+        ranks = nodes_of_all(_wanted(broadcast.kept), self._pool, there)
         if not ranks & there:
             raise KeptLostError(f"No node that keeps {names} takes tasks now. Run it again later.")
         others = there - ranks
         if not others:
-            return ranks, ""
+            return tuple(sorted(ranks)), ""
         keep = "keeps" if len(others) == 1 else "keep"
-        return ranks, f"{nodes_text(others)} {keep} no {names}, so what uses it runs on {nodes_text(ranks)} only."
+        said = f"{nodes_text(others)} {keep} no {names}, so what uses it runs on {nodes_text(ranks)} only."
+        return tuple(sorted(ranks)), said
 
     def named(self, name: str) -> tuple[KeptEntry, ...]:
         """Return what nodes keep under a name, by rank; of each node what it kept last."""

@@ -16,6 +16,7 @@ from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.alarm import Alarm
+from skyward.control.choosing import chosen_ranks, no_node
 from skyward.control.clustering import Clustering
 from skyward.control.deadlock import DeadlockDetector
 from skyward.control.decisions import DecisionEvent
@@ -40,7 +41,7 @@ from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import Arrived, BroadcastWork, Work
-from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SkywardError, UsageError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SkywardError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
@@ -298,8 +299,7 @@ class Pool:
         """Queue tasks that can run."""
         ready = self._ready()
         if target is not None and target not in ready.reconciler.book.seats:
-            known = ", ".join(map(str, sorted(ready.reconciler.book.seats))) or "none"
-            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {known}.")
+            error = no_node(self.name, [target], ready.reconciler.book)
             for work in works:
                 self._refuse(work, error)
             return
@@ -331,16 +331,18 @@ class Pool:
             settle(work, error)
 
     def broadcast(self, work: BroadcastWork) -> None:
-        """Send a task to every node there is, and to those that join while it runs."""
+        """Send a task to every node there is, and to those that join while it runs; or only to the nodes it is for."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
         work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
-        begin = partial(self._begin_broadcast, work)
-        if work.inputs is None:
-            begin()
-            return
+
+        def begin() -> None:
+            try:
+                self._begin_broadcast(work)
+            except SkywardError as error:
+                broken(error, "")
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
@@ -350,21 +352,24 @@ class Pool:
             del self._broadcasts[work.number]
             work.withdrawn(f"{work.name}() was cancelled: {why}.")
 
+        if work.inputs is None:
+            begin()
+            return
         self._held.hold(work.number, work.inputs, begin, broken, unwanted)
 
     def _begin_broadcast(self, work: BroadcastWork) -> None:
-        """Send a broadcast to the nodes that it can run on."""
-        among: frozenset[int] = frozenset()
+        """Send a broadcast to the nodes that it is for.
+
+        Raises:
+            SkywardError: it cannot run there.
+        """
+        ready = self._ready()
+        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
         if work.kept:
-            try:
-                among, said = self.kept_values.places(work)
-            except SkywardError as error:
-                del self._broadcasts[work.number]
-                work.refused(error)
-                return
+            ranks, said = self.kept_values.places(work, ranks)
             if said:
                 self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {said}")
-        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, keys_of(work.kept), among))
+        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
     def _let_go(self, inputs: Inputs) -> None:
         """What takes these has ended. Soon: what follows is another step of the control plane."""
@@ -498,9 +503,9 @@ class Pool:
                     ended.done(ended.members)
                     if ended.inputs is not None:
                         self._let_go(ended.inputs)
-                case tasks.Requeue(task, _, retries):
+                case tasks.Requeue(task, _, retries, reason):
                     again = self._works[task]
-                    again.running, again.retried = False, retries
+                    again.running, again.retried, again.retried_after = False, retries, reason
                     self._arrived.pop(task, None)
                     asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
                 case plane.Ready() | plane.Decided():

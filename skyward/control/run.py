@@ -150,6 +150,11 @@ class Run[T]:
         return len(self._works())
 
     @property
+    def retries(self) -> list[tuple[int, str]]:
+        """Of each task that was queued again: how often, and why the last time."""
+        return [(work.retried, work.retried_after) for work in self._works() if work.retried]
+
+    @property
     def cost(self) -> float:
         """USD that its tasks have cost so far: their shares of the price of their machines while they ran."""
         now = time.monotonic()

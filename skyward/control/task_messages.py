@@ -72,15 +72,15 @@ class Broadcast:
 
     Attributes:
         retries: as in `Submitted`.
-        kept: keys of values that nodes keep and it uses: only the nodes of `among` take part, and each part ends with
-            its node.
+        ranks: the only nodes that it is for, up or on their way; None for every node.
+        kept: keys of values that these nodes keep and it uses: each part ends with its node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
     retries: int = 0
+    ranks: tuple[int, ...] | None = None
     kept: tuple[str, ...] = ()
-    among: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

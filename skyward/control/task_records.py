@@ -43,8 +43,8 @@ class TaskRecord:
 class BroadcastRecord:
     """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
 
-    `over`: ranks whose part has ended though their node was lost. `bound`: its parts use what their nodes
-    keep, and no other node takes part.
+    `over`: ranks whose part has ended though their node was lost. `only`: the nodes that it is for; None for all.
+    `bound`: its parts use what their nodes keep, so that each ends with its node.
     """
 
     needs: Needs
@@ -53,4 +53,5 @@ class BroadcastRecord:
     size: int = 0
     given: set[int] = field(default_factory=set)
     over: set[int] = field(default_factory=set)
+    only: tuple[int, ...] | None = None
     bound: bool = False

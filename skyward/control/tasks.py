@@ -171,11 +171,6 @@ class TaskManager:
         """Return the tasks that hold the slots of each node."""
         return {rank: list(node.tasks)[: node.slots] for rank, node in self._table.nodes.items()}
 
-    def could_hold(self, rank: int, needs: Needs) -> bool:
-        """Return whether a node could take a task of this shape when it is empty."""
-        node = self._table.nodes.get(rank)
-        return node is not None and self._could_hold(node, needs)
-
     def backlog(self, rank: int) -> int:
         """Return how many tasks a node has, or are to come to it by name, beyond its slots; less than 0: free slots."""
         node = self._table.nodes.get(rank)
@@ -292,11 +287,18 @@ class TaskManager:
                 self._settle(task, "unfit", reason, effects)
 
     def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
-        able = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], new.needs)]
-        ranks = [rank for rank in able if rank in new.among] if new.kept else able
-        self._broadcasts[new.broadcast] = BroadcastRecord(new.needs, new.retries, size=len(ranks), bound=bool(new.kept))
+        ranks = new.ranks
+        if ranks is None:
+            ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
+        record = BroadcastRecord(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
+        self._broadcasts[new.broadcast] = record
         for position, rank in enumerate(ranks):
             self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
+
+    def could_hold(self, rank: int, needs: Needs) -> bool:
+        """Whether a node could take a task of this shape when it is empty; of one that is not up yet, it may."""
+        node = self._table.nodes.get(rank)
+        return node is None or self._could_hold(node, needs)
 
     def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
         """Whether a node could take a task of this shape when it is empty."""
@@ -321,8 +323,9 @@ class TaskManager:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
-            missing = not record.bound and rank not in record.given
-            if missing and self._could_hold(self._table.nodes[rank], record.needs):
+            if record.bound or (record.only is not None and rank not in record.only):
+                continue
+            if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
                 share = (record.size, record.size) if record.size else (0, 1)
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)

@@ -19,6 +19,7 @@ from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
 from skyward.kept import Kept
+from skyward.placement import ALL, Several
 from skyward.retrying import NO_RETRIES, Retries
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
@@ -349,6 +350,7 @@ class Work:
         needs: what it asks of its node.
         retries: how often it runs again when it raises, and after what.
         retried: how often it was queued again so far.
+        retried_after: why, the last time.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
         origin: the cell that sent it.
@@ -379,6 +381,7 @@ class Work:
     needs: Needs = NOTHING
     retries: Retries = NO_RETRIES
     retried: int = 0
+    retried_after: str = ""
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None
@@ -433,6 +436,7 @@ class BroadcastWork:
         refused: called with the error that keeps it from having any.
         withdrawn: called with why it was cancelled before it had any.
         inputs: what it waits for before it begins.
+        where: the nodes that it is for.
         of_call: handles of the kept values that are part of its call.
     """
 
@@ -445,6 +449,7 @@ class BroadcastWork:
     name: str = ""
     retries: Retries = NO_RETRIES
     inputs: Inputs | None = None
+    where: Several = ALL
     of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
 

@@ -71,6 +71,7 @@ class CellRequest:
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
         files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
+        gives: whether the notebook displays it.
         keep: names whose values the node keeps, see `skyward.worker.keeping`.
         keep_for: seconds after their last use in which scaling down does not take the node.
     """
@@ -90,6 +91,7 @@ class CellRequest:
     in_place: bool = True
     shows: bool = True
     files: FilesRequest | None = None
+    gives: bool = False
     keep: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
 
@@ -298,6 +300,8 @@ class _Cell:
             self.namespace[VALUE] = value
         if self.request.shows:
             self._show(value)
+        elif self.request.gives:
+            self._last = value  # a figure is not shown twice
 
     def _show(self, value: Any) -> None:
         if value is not None:

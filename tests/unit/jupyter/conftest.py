@@ -29,12 +29,26 @@ from skyward_jupyter.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 
 
+class Elements:
+    """The elements of a stream. What the cell returned is there, too, for who has not taken them all."""
+
+    def __init__(self, stream: Iterator[Any]) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> "Elements":
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._stream)
+
+
 class FakeRun:
     """A run that is over once `hold` is not set."""
 
     def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
         self.future: Future[Any] = Future()
         self.nodes = nodes
+        self.retries: list[tuple[int, str]] = []
         self.hardware = ["A100"]
         self.cost = 0.0011
         self.size = len(nodes)
@@ -68,7 +82,7 @@ class FakeRun:
         return sum(each.failure is not None for each in (result if isinstance(result, list) else [result]) if each)
 
     def items(self) -> Any:
-        return self._stream
+        return None if self._stream is None else Elements(self._stream)
 
     def release_kept(self) -> None:
         pass
@@ -193,6 +207,8 @@ class FakeCompute:
     def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any]) -> FakeRun:
         self.sent.append((pending, on))
 
+        ranks = list(range(self.nodes.min)) if on == "all" else None if isinstance(on, (int, str)) else list(on)
+
         def call() -> Any:
             caught = io.StringIO()
             lines = dict(linecache.cache)
@@ -200,12 +216,12 @@ class FakeCompute:
                 value = pending.fn(*pending.args, **pending.kwargs)
             linecache.cache.update(lines)  # a node has a cache of its own
             sink.output(0, "stdout", caught.getvalue())
-            return [value] * self.nodes.min if on == "all" else value
+            return value if ranks is None else [value] * len(ranks)
 
         if pending.fn.__name__ == "stream_cell":
             run = FakeRun(lambda: None, [0], pending.fn(*pending.args))
         else:
-            run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
+            run = FakeRun(call, ranks or [0], hold=self.hold)
         self.runs.append(run)
         runs.append(run)
         return run

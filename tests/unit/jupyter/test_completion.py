@@ -80,6 +80,7 @@ def test_the_shell_completes_and_explains(
 
     assert completed("%%sky --nob", "\nx = 1") == ["--noblock"]
     assert completed("%%sky --pool tr", "\nx = 1") == ["train"]
+    assert completed("%sky! --nob") == ["--noblock"]
     assert completed("%sky dec") == ["decisions"]
     shown = one.object_inspect_text("%%sky")
     assert "Run a cell on the nodes of a pool" in shown

@@ -125,7 +125,7 @@ def test_rich_elements_are_displayed(notebook: Notebook) -> None:
     assert notebook("%%sky\nyield Rich()").displays == ["rich"]
 
 
-@pytest.mark.parametrize("option", ["--map xs", "--on all", "--noblock"])
+@pytest.mark.parametrize("option", ["--map xs", "--on all", "--on 0,1"])
 def test_a_cell_that_yields_stands_in_the_foreground_of_one_node(notebook: Notebook, option: str) -> None:
     notebook("xs = [1]")
     shown = notebook(f"%%sky {option}\nyield xs").shown_error

@@ -9,11 +9,13 @@ from skyward.errors import UsageError
 from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, explain
-from skyward_jupyter.options import CellOptions, parse_cell, parse_words
+from skyward_jupyter.options import CellOptions, parse_cell, parse_words, split_expression
 from skyward_jupyter.underline import split_line
 from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit
+
+PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
 
 
 def test_nothing_given_is_the_defaults() -> None:
@@ -67,7 +69,16 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--on head", "on", "head"),
         ("--on 3", "on", 3),
         ("--on 0", "on", 0),
+        ("--on 2,0", "on", (0, 2)),
+        ("--on 0:3", "on", (0, 1, 2)),
+        ("--on 5,0:2", "on", (0, 1, 5)),
+        ("--on 2:3", "on", (2,)),
+        ("--on gpu", "on", "gpu"),
+        ("--on ALL", "on", "all"),
         ("--map xs", "map", "xs"),
+        ("--retries 2", "retries", 2),
+        ("--retries 0", "retries", 0),
+        ("--local", "local", True),
         ("--resources CPU=4,GPU=0.5", "resources", {"CPU": 4, "GPU": 0.5}),
         ("--resources ' GPU = 1 '", "resources", {"GPU": 1}),
         ("--capabilities gpu,HighMem", "capabilities", {"gpu", "highmem"}),
@@ -157,8 +168,29 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--concurrency 0", "--concurrency takes a whole number from 1 on, but got '0'."),
         ("--concurrency 1.5", "--concurrency takes a whole number from 1 on, but got '1.5'."),
         ("--executor fork", "--executor takes auto, thread or process, but got 'fork'."),
-        ("--on some", "--on takes one, all, head or the rank of a node, but got 'some'."),
-        ("--on -1", "--on takes one, all, head or the rank of a node, but got '-1'."),
+        ("--retries -1", "--retries takes a whole number, but got '-1'."),
+        ("--retries 1.5", "--retries takes a whole number, but got '1.5'."),
+        *(
+            (
+                f"--local {line}",
+                f"{name} is for cells that run on nodes, and --local runs this one here: leave one out.",
+            )
+            for name, line in {
+                "--on": "--on one",
+                "--noblock": "--noblock",
+                "--timeout": "--timeout 5",
+                "--in": "-i x",
+                "--dry-run": "--dry-run",
+                "--env": "--env A=1",
+                "--pip": "--pip numpy",
+            }.items()
+        ),
+        ("--on -1", f"--on takes {PLACES}, but got '-1'."),
+        ("--on 2:2", f"--on takes {PLACES}, but got '2:2'."),
+        ("--on 0,x", f"--on takes {PLACES}, but got '0,x'."),
+        ("--on 0:99999999999", f"--on takes {PLACES}, but got '0:99999999999'."),
+        ("--map xs --on 0,1", "--map spreads the elements over the nodes, so it does not go with --on: leave one out."),
+        ("--by-node --on 0", "--by-node is about the output of several nodes: write --on all too, or leave it out."),
         ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
         ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),
         ("--timeout 0", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '0'."),
@@ -241,3 +273,41 @@ def test_every_option_is_explained_and_no_flag_is_used_twice() -> None:
     assert len(flags) == len(set(flags))
     assert all(option.help in text and option.name in text for option in OPTIONS)
     assert all(option.takes or option.choices or not option.metavar for option in OPTIONS)
+
+
+def test_what_machines_a_pool_has_is_no_matter_for_a_local_cell() -> None:
+    assert parse_cell("--local --pool train --nodes 4 --gpu A100 --map xs --quiet --no-footer").local
+
+
+def test_defaults_give_way_to_options_that_they_contradict() -> None:
+    defaults = {"on": "all", "by_node": True, "retries": 2}
+    assert parse_cell("", defaults).on == "all"
+    assert parse_cell("", defaults).by_node
+    for line in ("--map xs", "--resources GPU=1", "--capabilities gpu", "--local", "--on 2"):
+        options = parse_cell(line, defaults)
+        assert not options.on_several
+        assert not options.by_node
+        assert options.retries == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "expression"),
+    [
+        ("x + 1", "", "x + 1"),
+        ("--on all x + 1", "--on all", "x + 1"),
+        ("--on=all -x", "--on=all", "-x"),
+        ("--quiet --pool 'my pool' f(\"it's\")", "--quiet --pool 'my pool'", 'f("it\'s")'),
+        ("-i x,y x + y", "-i x,y", "x + y"),
+        ("-x - 1", "", "-x - 1"),
+        ('{"a": n}["a"]', "", '{"a": n}["a"]'),
+        ("--on all", "--on all", ""),
+        ("", "", ""),
+    ],
+)
+def test_options_stand_in_front_of_an_expression(line: str, options: str, expression: str) -> None:
+    assert split_expression(line) == (options, expression)
+
+
+def test_an_unknown_option_in_front_of_an_expression_is_told() -> None:
+    with pytest.raises(UsageError, match=r"^%sky! has no option --onn; did you mean --on\?$"):
+        split_expression("--onn all x")
