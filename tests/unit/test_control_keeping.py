@@ -7,7 +7,7 @@ import pytest
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.draining import undrainable
-from skyward.control.keeping import KeptBook, KeptEntry, nodes_for, nodes_of_all
+from skyward.control.keeping import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.control.plane_messages import DrainNode, Forget, Fund, Keep, Release, Unkept
 from skyward.errors import KeptLostError, UsageError
 from skyward.scaling.snapshot import Group
@@ -100,6 +100,16 @@ class TestWhereATaskRuns:
     def test_a_broadcast_of_what_one_node_of_several_keeps_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"^model is kept on node 1 only, and the pool has 2 nodes: run this"):
             nodes_of_all([[kept("a", 1)]], "p", [0, 1])
+
+    def test_a_broadcast_for_certain_nodes_finds_it_on_each_of_them(self) -> None:
+        entries = [kept("a", 0), kept("b", 1), lost(kept("c", 2))]
+        check_nodes([entries], "p", [0, 1])
+        with pytest.raises(KeptLostError, match=r"^model of node 2 is not kept any more"):
+            check_nodes([entries], "p", [0, 2])
+        with pytest.raises(
+            UsageError, match=r"^model is kept on nodes 0 and 1, so this cannot run on node 3: run it on"
+        ):
+            check_nodes([entries], "p", [0, 3])
 
 
 def pool(up: int, least: int = 0, **settings: object) -> World:
@@ -245,7 +255,7 @@ class TestTasksThatUseIt:
         keep(world, 0)
         keep(world, 1, "b")
         number = world.plane.tasks.number()
-        effects = world.tell(tasks.Broadcast(number, kept=("a", "b"), among=frozenset({0, 1})))
+        effects = world.tell(tasks.Broadcast(number, ranks=(0, 1), kept=("a", "b")))
         assert [(e.rank) for e in effects if isinstance(e, tasks.Member)] == [0, 1]
         assert sorted(e.share for e in effects if isinstance(e, tasks.Send) and e.share) == [(0, 2), (1, 2)]
         world.submit(2)
@@ -259,7 +269,7 @@ class TestTasksThatUseIt:
         keep(world, 0)
         keep(world, 1, "b")
         number = world.plane.tasks.number()
-        effects = world.tell(tasks.Broadcast(number, kept=("a", "b"), among=frozenset({0, 1})))
+        effects = world.tell(tasks.Broadcast(number, ranks=(0, 1), kept=("a", "b")))
         member = next(e.task for e in effects if isinstance(e, tasks.Member) and e.rank == 1)
         world.tell(machines.Lost(world.machine_of(1), "it died"))
         assert world.settled == {**{t: "value" for t in world.settled if t != member}, member: "unkept"}
