@@ -57,9 +57,13 @@ def attach(name: str) -> "Compute":
                 f"it. {kept if left else cleared}"
             )
         groups, options = settings
-        record = PoolRecord.taken_over(entry.id, journal, claim)
-        stack.pop_all()
-    return Compute.attached(entry.name, groups, options, record, clusters)
+
+        def take_over() -> PoolRecord:
+            record = PoolRecord.taken_over(entry.id, journal, claim)
+            stack.pop_all()  # the record has them from now on
+            return record
+
+        return Compute.attached(entry.name, groups, options, take_over, clusters)
 
 
 _LOOKS = 5

@@ -12,7 +12,7 @@ from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
 from skyward import limits
 from skyward.collections.base import refuse_standalone
@@ -52,7 +52,8 @@ from skyward.function import (
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.mapping import calls_of_map, note_items
-from skyward.opened import opened, say
+from skyward.opened import observed, opened, say
+from skyward.placement import On, Several, target_of
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
 from skyward.requests import Bundle, request_resources
@@ -68,10 +69,6 @@ if TYPE_CHECKING:
     from skyward.scaling.snapshot import Demand
 
 __all__ = ["Compute", "On"]
-
-type On = Literal["one", "all", "head"] | int
-_TARGETS: Mapping[str, int | Literal["all"] | None] = {"one": None, "head": 0, "all": "all"}
-"""Where to run: on one node, on every node, on the head, or on the node of a rank."""
 
 _INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
@@ -102,6 +99,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._console: Console | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._blocks = 0
+        self._resized: dict[str, Nodes] = {}
 
     # Life.
 
@@ -121,9 +119,19 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return self._options
 
     @property
+    def asked_nodes(self) -> Nodes:
+        """The number of nodes that the first group was last asked to have, by its spec or by `resize`."""
+        return self._resized.get(next(iter(self._groups)), self.spec.nodes)
+
+    @property
     def is_open(self) -> bool:
         """Whether tasks can be sent."""
         return self._pool is not None and self._pool.state == "ready"
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether a `with` block is to close it."""
+        return self._blocks > 0
 
     def open(self) -> Self:
         """Get the nodes; returns when enough of them are ready. Does nothing where the pool is open.
@@ -140,7 +148,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             if self._pool is not None and self._pool.state != "closed":
                 return self
             lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
-            self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
+            with observed(self):
+                self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
 
     @classmethod
@@ -149,18 +158,25 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         name: str,
         groups: Mapping[str, tuple[Spec, ...]],
         options: Options,
-        record: PoolRecord,
+        take_over: Callable[[], PoolRecord],
         earlier: Sequence[ClusterEntry],
     ) -> Self:
-        """A pool that another process has opened, ours from now on: see `sky.attach`."""
+        """A pool that another process has opened, ours from now on: see `sky.attach`.
+
+        Args:
+            take_over: makes the pool's record this process's.
+            earlier: what is on record of the pool.
+        """
         self = cls(*next(iter(groups.values())), name=name)
         self._groups, self._options = FrozenMap(groups), options
-        self._open(record, earlier)
+        with observed(self):
+            self._open(take_over(), earlier)
         return self
 
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
         if self._bus.ended:
             self._bus = EventBus(self.name)
+        self._resized = {}
         self._console = report(self._bus, self._options, self._look)
         try:
             pool = Pool(self.name, self._groups, self._options, say, record, self._bus)
@@ -247,7 +263,9 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
         if group is not None and group not in self._groups:
             raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
-        background.call_soon(self._ready().resize, Nodes.of(nodes), group)
+        wanted = Nodes.of(nodes)
+        background.call_soon(self._ready().resize, wanted, group)
+        self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
         """Keep room for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
@@ -465,6 +483,8 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         """Send a task, and return at once with what follows it.
 
         Args:
+            on: where to run. On "one" free node, the "head", or the node of a rank: one result. On "all" nodes, those
+                of a list or range of ranks, or those of a group, by its name: a list of results, by rank.
             runs: takes the run before the task is sent, so that a caller who is interrupted meanwhile can stop it.
 
         Raises:
@@ -474,16 +494,16 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             UsageError: `on` is not one of those.
         """
         _check_call(pending)
-        target = _target(on)
+        target = target_of(on, self.name, self._groups)
         dispatcher = self._dispatcher()
         runs = [] if runs is None else runs
-        if target == "all":
+        if isinstance(target, Several):
             if is_generator(pending.fn):
                 raise OperatorError(
                     "A generator function streams from one node, so it cannot be broadcast with `@`; "
                     "use `>>`, or return a list."
                 )
-            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs)
+            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target)
         else:
             dispatcher.start([pending], sink or ConsoleSink(), target, runs)
         return runs[-1]
@@ -555,17 +575,6 @@ def _check_call(pending: object) -> None:
         raise OperatorError(
             f"A pool runs a call of a `@sky.function`, such as `train(10)`, but got {described(pending)}."
         )
-
-
-def _target(on: On) -> int | Literal["all"] | None:
-    """Return the rank of the node that a task has to run on; None for any node."""
-    if isinstance(on, str):
-        if on in _TARGETS:
-            return _TARGETS[on]
-    elif not isinstance(on, bool):
-        with contextlib.suppress(TypeError):
-            return index(on)
-    raise UsageError(f"on must be 'one', 'all', 'head' or the rank of a node, but got {shown(on)}.")
 
 
 def _stop(runs: Sequence[Run[Any]]) -> str:

@@ -5,14 +5,12 @@ import sys
 import time
 from contextvars import Context, copy_context
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
-from skyward.lines import LabelledLines
-from skyward.reporting.screen import screen
+from skyward.lines import LabelledLines, StreamName
+from skyward.reporting.screen import is_notebook, screen
 
 __all__ = ["ConsoleSink", "live_columns"]
-
-type StreamName = Literal["stdout", "stderr"]
 
 _NOTEBOOK = 120
 """Characters of a live line in a notebook, which does not say how many it shows."""
@@ -33,12 +31,12 @@ class ConsoleSink:
         """Write `text`, at once or, with labels, up to its last whole line."""
 
         def write() -> None:
-            target = _target(stream)
             if self._lines is None:
-                screen.write(target, text)
+                screen.put(stream, text, self)
                 return
             with self._lock:
-                screen.write(target, self._lines.add(node, stream, text, columns=live_columns(target)))
+                for piece in self._lines.add(node, stream, text, columns=live_columns):
+                    screen.put(*piece, self)
 
         self._run(write)
 
@@ -58,9 +56,8 @@ class ConsoleSink:
         def write() -> None:
             if self._lines is not None:
                 with self._lock:
-                    columns = max(live_columns(sys.stdout), live_columns(sys.stderr))
-                    for stream, text in self._lines.finish(node, columns=columns).items():
-                        screen.write(_target(stream), text)
+                    for piece in self._lines.finish(node, columns=live_columns):
+                        screen.put(*piece, self)
 
         self._run(write)
 
@@ -69,13 +66,10 @@ class ConsoleSink:
         self._context.copy().run(write)
 
 
-def _target(stream: StreamName) -> Any:
-    return sys.stdout if stream == "stdout" else sys.stderr
-
-
-def live_columns(target: Any) -> int:
+def live_columns(stream: StreamName) -> int:
     r"""Return how many characters a line may have that is drawn over itself with `\r`; 0 where that is not possible."""
-    if type(target).__module__.startswith("ipykernel"):
+    target = getattr(sys, stream)
+    if is_notebook(target):
         return _NOTEBOOK
     try:
         return shutil.get_terminal_size().columns - 1 if target.isatty() else 0

@@ -15,6 +15,7 @@ from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError
 from skyward.function import PendingFunction, is_generator, stream_arguments, stream_parameters
 from skyward.node_errors import error_of_nodes
+from skyward.placement import Several
 from skyward.specs import Options
 from skyward.taken import Taken, may_hold_futures
 from skyward.wire.arguments import StreamMarker
@@ -86,10 +87,11 @@ class Dispatcher:
             pending.retries,
             origin=origin,
             inputs=inputs,
+            grace=pending.grace,
         )
 
-    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]]) -> None:
-        """Send a task to every node.
+    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]], where: Several) -> None:
+        """Send a task to several nodes.
 
         Args:
             runs: what follows the broadcast is added to it before any task is sent.
@@ -108,7 +110,7 @@ class Dispatcher:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
-            work.is_member = True
+            work.is_member, work.grace = True, template.grace
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 
@@ -125,6 +127,7 @@ class Dispatcher:
             template.code.name,
             template.retries,
             template.inputs,
+            where,
         )
         future.name = template.future.name
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))

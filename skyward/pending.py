@@ -80,6 +80,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         needs: what it asks of the node that it runs on, beside a slot.
         retries: how often it is run again when it raises, and after what.
         waits_for: futures that must have ended well before it runs.
+        grace: seconds that it has to end by itself once it is told to stop; 0 for the default.
     """
 
     fn: Callable[..., T_co]
@@ -89,6 +90,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     needs: Needs = NOTHING
     retries: Retries = NO_RETRIES
     waits_for: "tuple[Future[Any], ...]" = ()
+    grace: float = 0.0
 
     def with_timeout(self, seconds: float | None) -> Self:
         """The same call, which may run for `seconds`; None for the pool's default."""

@@ -69,8 +69,9 @@ class Value:
     __slots__ = ()
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        known = getattr(cls, "__dataclass_fields__", {})
-        if args and len(args) > sum(field.init and not field.kw_only for field in known.values()):
+        fields = getattr(cls, "__dataclass_fields__", {})
+        known = {name: field for name, field in fields.items() if field.init}
+        if args and len(args) > sum(not field.kw_only for field in known.values()):
             raise SpecError(f"{cls.__name__} got too many values by position; name its fields: {', '.join(known)}.")
         for name in given:
             if name not in known:

@@ -13,7 +13,11 @@ def nodes_text(ranks: Collection[int]) -> str:
     return f"node {last}" if last else ""
 
 
-def asked_to_stop(ranks: Collection[int]) -> str:
-    """Return the sentence, without its full stop, about nodes that were told to stop work and have not said so yet."""
+def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:
+    """Return the sentence, without its full stop, about nodes that were told to stop work and have not said so yet.
+
+    Args:
+        within: the time that they had, such as `within 5 s`.
+    """
     was, has = ("was", "has") if len(ranks) == 1 else ("were", "have")
-    return f"{nodes_text(ranks)} {was} asked to stop the work, and {has} not confirmed it yet"
+    return f"{nodes_text(ranks)} {was} asked to stop the work, and {has} not confirmed it {within}"

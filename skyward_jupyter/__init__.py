@@ -17,23 +17,29 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     from skyward_jupyter.magics import COMMANDS, SkyMagics
     from skyward_jupyter.option_table import POOL_LABELS
     from skyward_jupyter.panel import connect
+    from skyward_jupyter.pictures import draw_figures
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
-        magics = SkyMagics(shell, resident(POOL_LABELS))
+        pools = resident(POOL_LABELS)
+        magics = SkyMagics(shell, pools)
         shell.register_magics(magics)
         shell.events.register("pre_run_cell", magics.put_in_scope)
         shell.events.register("pre_run_cell", magics.marks.before)
         shell.events.register("post_run_cell", magics.marks.after)
         watch_with(magics.watch)
+        pools.observe(magics.opening)
+        draw_figures(shell)
         register(shell, completer(COMMANDS, magics.pool_names))
-        magics.bridge = connect(shell, resident(POOL_LABELS))
+        magics.bridge = connect(shell, pools)
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
-    """Take the magics away from `shell`, and close the pools. Twice does no harm."""
+    """Take the magics away from `shell`, and close the pools that they have opened. Idempotent."""
     from skyward.watching import watch_with
     from skyward_jupyter.completion import unregister
+    from skyward_jupyter.magics import EXPRESSION
+    from skyward_jupyter.pictures import leave_figures
     from skyward_kernel.pools import resident
 
     manager = shell.magics_manager
@@ -43,13 +49,17 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     shell.events.unregister("pre_run_cell", magics.put_in_scope)
     shell.events.unregister("pre_run_cell", magics.marks.before)
     shell.events.unregister("post_run_cell", magics.marks.after)
+    magics.tracebacks.remove()
+    leave_figures(shell)
     unregister(shell)
     watch_with(None)
     if magics.bridge is not None:
         magics.bridge.close()
     for kind in ("line", "cell"):
-        manager.magics[kind].pop("sky", None)
+        for name in ("sky", EXPRESSION):
+            manager.magics[kind].pop(name, None)
     if magics in shell.configurables:
         shell.configurables.remove(magics)
+    resident().stop_observing()
     resident().close_all()
     magics.put_in_scope()

@@ -2,7 +2,6 @@
 
 import builtins
 import difflib
-import linecache
 import os
 import re
 import sys
@@ -28,8 +27,9 @@ from skyward_jupyter.cell import CellCode
 from skyward_jupyter.kept import KeptValue, LazyModule
 from skyward_jupyter.manifest import Entry, Manifest, size_text
 from skyward_jupyter.originals import Originals
+from skyward_jupyter.present import stated
 
-__all__ = ["CAPTURE_LIMIT", "Capture", "capture"]
+__all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of"]
 
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
@@ -107,7 +107,8 @@ def capture(
         is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
 
     Raises:
-        UsageError: a name is not there, or may not be taken along.
+        NameError: the cell reads a name that is not there.
+        UsageError: a name may not be taken along, or one of the options is not there.
         NotPicklableError: a value cannot travel; the message names it and the path inside it.
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
@@ -135,8 +136,6 @@ def capture(
         nodes=tuple(nodes),
     )
     _check_size(manifest, limit)
-    lines = code.source.splitlines(keepends=True)
-    linecache.cache[code.filename] = (len(code.source), None, lines, code.filename)
     request = CellRequest(
         source=code.source,
         filename=code.filename,
@@ -412,6 +411,17 @@ def _elements(name: str, code: CellCode, user_ns: Mapping[str, Any]) -> list[Any
             f"--map {name}: the cell does not read {name}, so every run would be the same. "
             f"Use {name} in the cell: there it stands for one element."
         )
+    return elements_of(name, user_ns)
+
+
+def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:
+    """The elements of the value of a name of the notebook.
+
+    Raises:
+        UsageError: there is no such name, or its value has no elements.
+    """
+    if name not in user_ns:
+        raise UsageError(f"--map {name}: {_not_there(name, user_ns)}")
     try:
         return list(user_ns[name])
     except TypeError:
@@ -429,7 +439,7 @@ def _check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection
         if name in given or hasattr(builtins, name):
             continue
         if name not in user_ns:
-            raise UsageError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}")
+            raise stated(NameError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}", name=name))
         if code.withheld is not None and name not in code.captures:
             fix = f"Add {name} to -i" if code.withheld == "-i" else "Leave --no-capture out"
             raise UsageError(

@@ -6,27 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 
-from skyward.errors import UsageError
 from skyward.wire.sources import imported_names
 from skyward.worker.program import PROVIDED, build
 from skyward_jupyter.names import find_names
+from skyward_jupyter.node_magics import local_magics, magic_of
 
-__all__ = ["CellCode", "analyse", "transform_cell"]
+__all__ = ["CellCode", "analyse", "blank_lines", "transform_cell"]
 
 _EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""
-
-_POINTLESS = frozenset({"matplotlib", "config"})
-"""Magics about how the notebook shows things. A node makes its figures by itself, so they are left out."""
-
-_INSTEAD = {
-    "pip": "add packages with `%%sky --pip NAME`",
-    "conda": "add packages with `%%sky --pip NAME`",
-    "uv": "add packages with `%%sky --pip NAME`",
-    "env": "set variables with `%%sky --env NAME=VALUE`",
-    "set_env": "set variables with `%%sky --env NAME=VALUE`",
-    "cd": "use os.chdir()",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +37,7 @@ class CellCode:
         shows_value: its last expression is displayed.
         only: the names that `-o` asks back; None for all.
         withheld: the option that keeps names of the notebook from the cell, if any.
+        packages: those that a `%pip install` in it asks for.
     """
 
     source: str
@@ -66,6 +55,7 @@ class CellCode:
     shows_value: bool = False
     only: tuple[str, ...] | None = None
     withheld: str | None = None
+    packages: tuple[str, ...] = ()
 
     def narrow(
         self,
@@ -95,11 +85,23 @@ class CellCode:
 
 
 def transform_cell(raw: str) -> str:
-    """The cell `raw` as plain Python: `!command` and `%magic` become calls of `get_ipython()`."""
+    """The cell `raw` as plain Python: `!command` and `%magic` become calls of `get_ipython()`, below `%%time` too."""
     transform: Callable[[str], str] = (
         import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell
     )
-    return transform(raw)
+    source = transform(raw)
+    if not source.startswith("get_ipython().run_cell_magic("):
+        return source
+    magic = next(filter(None, map(magic_of, ast.walk(ast.parse(source)))))
+    if magic.body is None or magic.name not in ("time", "timeit"):
+        return source
+    body = "\n" * blank_lines(magic.body) + transform_cell(magic.body)
+    return f"get_ipython().run_cell_magic({magic.name!r}, {magic.line!r}, {body!r})\n"
+
+
+def blank_lines(raw: str) -> int:
+    """The number of lines at the beginning that hold nothing; IPython leaves them out."""
+    return raw[: len(raw) - len(raw.lstrip())].count("\n")
 
 
 def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -> CellCode:
@@ -111,14 +113,14 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         first_line: number of the line on which the source starts, for the line numbers of tracebacks.
 
     Raises:
-        SyntaxError: it is not Python.
-        UsageError: it returns, or uses a magic that only the notebook has.
+        SyntaxError: it is not Python, or it returns.
+        UsageError: it uses a magic that nodes do not have.
     """
     source = "\n" * (first_line - 1) + source
     tree = ast.parse(source, filename)
-    pointless = _pointless_magics(tree)
-    if pointless:
-        source = _without(pointless, source)
+    magics = local_magics(tree, filename)
+    if magics.left_out:
+        source = _without(magics.left_out, source)
         tree = ast.parse(source, filename)
     program = build(source, filename)
     names = find_names(tree, source, filename)
@@ -131,51 +133,17 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         incidental=tuple(names.incidental),
         deletes=tuple(names.deletes),
         definitions=tuple(names.defines),
-        imports=_unique(imported_names(tree)),
+        imports=_unique(name for each in (tree, *magics.timed) for name in imported_names(each)),
         unbound=tuple(pair for pair in names.unbound.items() if pair[0] not in _EVERYWHERE),
         is_stream=program.is_stream,
         is_async=program.is_async,
         shows_value=program.shows_value,
+        packages=magics.packages,
     )
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
-
-
-def _pointless_magics(tree: ast.Module) -> list[ast.Expr]:
-    """The statements that are magics without a meaning on a node.
-
-    Raises:
-        UsageError: there is any other magic.
-    """
-    pointless = []
-    statements = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        magic = _magic(node)
-        if magic is None:
-            continue
-        name, mark, line = magic
-        if mark == "%%" or name not in _POINTLESS or id(node) not in statements:
-            instead = _INSTEAD.get(name, "run it in a cell without %%sky")
-            raise UsageError(
-                f"line {line}: {mark}{name} is a magic of the notebook, which nodes do not have; {instead}."
-            )
-        pointless.append(statements[id(node)])
-    return pointless
-
-
-def _magic(node: ast.AST) -> tuple[str, str, int] | None:
-    """Name, mark and line of the magic that `node` calls."""
-    match node:
-        case ast.Call(
-            func=ast.Attribute(
-                value=ast.Call(func=ast.Name(id="get_ipython")), attr="run_line_magic" | "run_cell_magic" as kind
-            ),
-            args=[ast.Constant(value=str(name)), *_],
-        ):
-            return name, "%" if kind == "run_line_magic" else "%%", node.lineno
-    return None
 
 
 def _without(statements: Iterable[ast.Expr], source: str) -> str:

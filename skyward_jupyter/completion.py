@@ -1,5 +1,6 @@
 """What TAB offers behind `%%sky` and `%sky`."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["completer", "offered", "register", "unregister"]
 
 _HOOK = "complete_command"
-_KEYS = ("%%sky", "%sky")
+_KEYS = ("%%sky", "%sky", "%sky!")
 _LAST_OPTION = re.compile(r"(?:^|\s)(-[-\w]+)[=\s]\s*['\"]?[^\s'\"]*$")
 _VARIABLES = frozenset({"map", "inputs", "outputs"})
+_PATHS = frozenset({"files", "sync", "fetch"})
+_START_OF_PATH = re.compile(r".*[\s='\"]")
+"""What stands before the path that is being typed."""
+
 _OF_POOLS = frozenset({"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "tasks", "config"})
 """Subcommands that take the name of a pool."""
 
@@ -28,7 +33,7 @@ def offered(
     """The words that may stand where `text`, the line up to the cursor, ends; those that fit are up to the caller.
 
     Args:
-        text: begins with `%%sky` or `%sky`.
+        text: begins with `%%sky`, `%sky` or `%sky!`, which takes the options of `%%sky`.
         commands: the subcommands of `%sky`.
         pools: gives the names of pools.
         variables: gives those of the notebook.
@@ -43,6 +48,8 @@ def offered(
         options = POOL_OPTIONS if finished[0] == "up" else ()
     found = _LAST_OPTION.search(rest)
     option = next((each for each in options if found is not None and found[1] in each.flags), None)
+    if option is not None and option.target in _PATHS:
+        return _entries(_START_OF_PATH.sub("", rest))
     if option is not None and option.metavar:
         return _values(option, pools, variables)
     given = set(finished)
@@ -60,6 +67,17 @@ def _values(option: Option, pools: Callable[[], Iterable[str]], variables: Calla
         **dict.fromkeys(_VARIABLES, variables),
     }
     return list(listed[option.target]() if option.target in listed else option.choices)
+
+
+def _entries(begun: str) -> list[str]:
+    """The paths of the notebook's folder that begin as `begun` does, up to the next "/"."""
+    folder = os.path.dirname(begun)
+    try:
+        with os.scandir(folder or ".") as entries:
+            found = [(os.path.join(folder, entry.name), entry.is_dir()) for entry in entries if entry.name[0] != "."]
+    except OSError:
+        return []
+    return sorted(f"{path}/" if is_folder else path for path, is_folder in found)
 
 
 def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Callable[[Any, Any], list[str]]:

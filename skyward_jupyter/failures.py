@@ -1,22 +1,30 @@
 """The errors of a cell that failed in several places: the first is raised, and here is what is told of the others."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from skyward_jupyter.tracebacks import with_cell_names
 
 if TYPE_CHECKING:
     from skyward.wire.failure import Failure, Frame
     from skyward.worker.cell import CellResult
 
-__all__ = ["listed", "tell_the_others"]
+__all__ = ["listed", "tell_the_others", "tell_where"]
 
 _TOLD = 5
 """Kinds of errors beside the first that are told of."""
 
 
-def tell_the_others(error: BaseException, results: "Iterable[CellResult]") -> None:
+def tell_where(error: BaseException, node: int) -> None:
+    """Add to `error` which node has raised it."""
+    error.add_note(f"Raised on node {node}.")
+
+
+def tell_the_others(error: BaseException, results: "Sequence[CellResult]") -> None:
     """Add to `error`, which the first of `results` that failed has raised, what became of the others that failed.
 
-    Those that are alike are told of once, with their nodes; one from another line of the cell with its traceback.
+    Those that are alike are told of once, with their nodes; one from another line of the cell with its traceback. Where
+    it ran on several nodes, that of the first is told, too.
     """
     kinds: dict[object, list[tuple[int, Failure]]] = {}
     for result in results:
@@ -25,6 +33,8 @@ def tell_the_others(error: BaseException, results: "Iterable[CellResult]") -> No
     if not kinds:
         return
     first, *others = kinds.values()
+    if len({result.node for result in results}) > 1:
+        tell_where(error, first[0][0])
     if len(first) > 1:
         error.add_note(_same(first[1:]))
     frames = _frames(first[0][1])
@@ -39,7 +49,7 @@ def _told(kind: "Sequence[tuple[int, Failure]]", known: "tuple[Frame, ...]") -> 
     """What is told of errors that are alike, where the reader has seen the frames `known`."""
     _, failure = kind[0]
     if _frames(failure) != known:
-        yield failure.render()
+        yield with_cell_names(failure.render())
         if len(kind) > 1:
             yield _same(kind[1:])
     else:

@@ -15,24 +15,31 @@ __all__ = ["Footer", "footer_of", "money", "seconds_text"]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """One cell that ran, in one line: `node 3, A100, 12.4 s, $0.011`.
+    """One cell that ran, in one line: `node 3, A100, 12.4 s, $0.011`, or `8 nodes, A100, 12.4 s, 2 of 8 failed`.
 
     Attributes:
-        nodes: their ranks.
+        nodes: their ranks; none where it ran in the notebook itself.
         hardware: what they are: accelerators, or a provider.
         seconds: from when it was sent until it was over.
         cost: of its tasks, USD; 0 where the machines have no price.
+        tasks: how many it had.
+        failed: how many of them have failed.
     """
 
     nodes: tuple[int, ...]
     hardware: tuple[str, ...]
     seconds: float
     cost: float = 0.0
+    tasks: int = 1
+    failed: int = 0
 
     def __str__(self) -> str:
-        where = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        some = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        where = some if self.nodes else "here"
         price = money(self.cost) if self.cost > 0 else ""
-        return ", ".join(filter(None, (where, " and ".join(self.hardware), seconds_text(self.seconds), price)))
+        failed = f"{self.failed} of {self.tasks} failed" if self.tasks > 1 else "failed"
+        parts = (where, " and ".join(self.hardware), seconds_text(self.seconds), price, failed if self.failed else "")
+        return ", ".join(filter(None, parts))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         style = "text-align:right;font-size:85%;opacity:.65"
@@ -46,7 +53,8 @@ def footer_of(runs: "Iterable[Run[Any]]", seconds: float) -> Footer | None:
     if not nodes:
         return None
     hardware = tuple(dict.fromkeys(kind for run in runs for kind in run.hardware))
-    return Footer(nodes, hardware, seconds, sum(run.cost for run in runs))
+    tasks, failed = sum(run.size for run in runs), sum(run.failed for run in runs)
+    return Footer(nodes, hardware, seconds, sum(run.cost for run in runs), tasks, failed)
 
 
 def money(usd: float) -> str:

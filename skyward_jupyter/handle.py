@@ -1,7 +1,6 @@
 """A cell in the background."""
 
 import asyncio
-import concurrent.futures
 import contextlib
 from collections.abc import Generator
 from threading import Lock
@@ -73,11 +72,13 @@ class CellHandle:
                 raise TimeoutError(f"The cell is not over after {timeout:g} s: wait longer, or .cancel() it.")
             with self._lock:
                 if not self._collected:
-                    self._collected = True
                     try:
                         self._value = self._sent.collect()
+                    except KeyboardInterrupt:
+                        raise  # what is not bound yet is bound the next time
                     except BaseException as error:
                         self._error = error
+                    self._collected = True
             if self._error is not None:
                 raise self._error
             return self._value
@@ -100,8 +101,8 @@ class CellHandle:
         return self.result()
 
     def cancel(self) -> str:
-        """Stop the work on its nodes; a sentence on how that went."""
-        return self._sent.stop(self._grace)
+        """Stop the work on its nodes; a sentence on how that went. `result()` binds what it had assigned by then."""
+        return self._sent.stop(self._grace).text(is_final=False)
 
     def done(self) -> bool:
         """Whether the work is over."""
@@ -113,27 +114,18 @@ class CellHandle:
         return self._sent.done, len(self._sent.runs)
 
     @property
+    def amount(self) -> str:
+        """How much has come of it so far, where it yields; empty otherwise."""
+        return ""
+
+    @property
     def status(self) -> Status:
         """How far the work is."""
         states = {run.state for run in self._sent.runs}
         for state in ("running", "queued", "cancelled", "failed"):
             if state in states:
                 return "running" if state == "queued" and len(states) > 1 else state
-        return "failed" if self._raised() else "done"
-
-    def _raised(self) -> bool:
-        """Whether the cell itself raised, which is an ordinary end of its task."""
-        if self._collected:
-            return self._error is not None
-        for run in self._sent.runs:
-            try:
-                result = run.future.result(0)
-            except (Exception, concurrent.futures.CancelledError):
-                return True
-            results = result if isinstance(result, list) else [result]
-            if any(each.failure is not None for each in results):
-                return True
-        return False
+        return "failed" if self._error is not None else "done"
 
     def _ipython_display_(self) -> None:
         if self.line is None:

@@ -71,9 +71,10 @@ class LiveLine:
             self._seconds = now - self._started
         if over or now - self._drawn_at >= _EVERY:
             self._drawn_at = now
-            Thread(target=self._context.copy().run, args=(self._draw,), name="skyward-line", daemon=True).start()
+            Thread(target=self._context.copy().run, args=(self.redraw,), name="skyward-line", daemon=True).start()
 
-    def _draw(self) -> None:
+    def redraw(self) -> None:
+        """Show how far it is now, where it is displayed."""
         with self._drawing:
             if self._shown:
                 self._publish(update=True)
@@ -89,7 +90,9 @@ class LiveLine:
         who = f"Cell {handle.number} in the background on pool {handle.pool!r}"
         done, total = handle.progress
         if done < total:
-            far = f"{done} of {total} runs are over; " if total > 1 else ""
+            amount = handle.amount
+            far = f"{done} of {total} runs are over; " if total > 1 else f"{amount} so far; " if amount else ""
             return f"{who}: {far}.result() waits for it, .cancel() stops it."
         footer = footer_of(self._runs, self._seconds or 0.0) if self._footer else None
-        return f"{who}: {handle.status}{'' if footer is None else f', {footer}'}. .result() binds what it left."
+        ended = ", ".join(filter(None, (handle.status, handle.amount, "" if footer is None else str(footer))))
+        return f"{who}: {ended}. .result() binds what it left."

@@ -8,22 +8,23 @@ from difflib import get_close_matches
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, cast
 
-from IPython.core.magic import line_cell_magic, magics_class
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
 from skyward.config import load
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options import parse_cell, parse_words, split_line
+from skyward_jupyter.options import parse_cell, parse_words, split_expression
 from skyward_jupyter.panel import CellMarks
 from skyward_jupyter.present import presented
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.progress import Progress, meter, opening
 from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
 from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_jupyter.tracebacks import Tracebacks
 from skyward_jupyter.traits import ConfiguredMagics
-from skyward_jupyter.underline import underlined
+from skyward_jupyter.underline import split_line, underlined
 from skyward_kernel.carrying_out import cancel_cell
 
 if TYPE_CHECKING:
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from skyward.compute import Compute
     from skyward.target import Target
     from skyward_jupyter.handle import CellHandle
     from skyward_kernel.bridge import PanelBridge
     from skyward_kernel.pools import PoolManager
 
-__all__ = ["COMMANDS", "SkyMagics"]
+__all__ = ["COMMANDS", "EXPRESSION", "SkyMagics"]
+
+EXPRESSION = "sky!"
+"""The magic that runs an expression. No subcommand of `%sky` can be mistaken for it, or it for one."""
 
 COMMANDS = {
     "up": ("[NAME] [options]", "open a pool, and give it"),
@@ -44,7 +49,7 @@ COMMANDS = {
     "status": ("[NAME]", "show pools, nodes, and cells in the background"),
     "pools": ("", "show the pools"),
     "decisions": ("[NAME]", "show why a pool has grown and shrunk"),
-    "scale": ("[NAME] NODES", "change how many nodes a pool has: 4, 2:16"),
+    "scale": ("[NAME] NODES [--wait]", "change how many nodes a pool has: 4, 2:16; with --wait, wait for them"),
     "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
     "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
     "drain": ("[NAME] NODE", "let a node finish its tasks and go; the pool has one less then"),
@@ -66,6 +71,7 @@ _METHODS = {"config": "config_"}
 _ALL = Option(("--all",), "all", "every one")
 _TASK = Option(("--task",), "task", "a task", "cell", "N", count, "the number of a task in `%sky tasks`")
 _CELL = Option(("--cell",), "cell", "a cell", "cell", "N", count, "the number of a cell, as it stands beside it")
+_WAIT = Option(("--wait",), "wait", "return when the nodes are there")
 _POOL = next(option for option in OPTIONS if option.target == "pool")
 _QUIET = next(option for option in OPTIONS if option.target == "quiet")
 
@@ -81,6 +87,7 @@ class SkyMagics(ConfiguredMagics):
         self._in_scope: Target | None = None
         self.bridge: PanelBridge | None = None
         self.marks = CellMarks(shell)
+        self.tracebacks = Tracebacks(shell)
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
@@ -105,15 +112,35 @@ class SkyMagics(ConfiguredMagics):
     def _cell(self, line: str, cell: str) -> Any:
         settings = self._settings
         with underlined("%%sky", line):
-            options = parse_cell(line, {"pool": settings.pool, "timeout": settings.timeout})
+            options = parse_cell(line, settings.of_options)
         if options.help:
             return self.help([])
         if not _has_code(cell):
             raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
         return self._runner.run(cell, options, settings)
 
+    @no_var_expand
+    @line_magic(EXPRESSION)  # type: ignore[arg-type]  # IPython's types do not have the form with a name
+    def expression(self, line: str) -> Any:
+        """Run one line of Python on a node, and give its value: `%sky! [options] torch.cuda.mem_get_info()`.
+
+        The options are those of `%%sky`, in front of the expression: `%sky! --on all os.uname().nodename` gives a list.
+        `x = %sky! f(data)` assigns the value.
+        """
+        with presented():
+            options_line, code = split_expression(line)
+            settings = self._settings
+            with underlined("%sky!", options_line):
+                options = parse_cell(options_line, settings.of_options)
+            if options.help:
+                return self.help([])
+            if not code:
+                raise UsageError("%sky! takes an expression: `%sky! torch.cuda.is_available()`.")
+            return self._runner.run(code, options, settings, gives=True)
+
     def _command(self, line: str) -> Any:
-        words = split_line(line)
+        with underlined("%sky", line):
+            words = split_line(line)
         if not words:
             raise UsageError(
                 f"%sky takes a subcommand: {', '.join(COMMANDS)}; "
@@ -187,8 +214,8 @@ class SkyMagics(ConfiguredMagics):
         _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
 
     def scale(self, words: Sequence[str]) -> None:
-        """Change how many nodes a pool has."""
-        found, _, _ = parse_words(words, "scale", ())
+        """Change how many nodes a pool has; with `--wait`, return when they are there."""
+        found, given, _ = parse_words(words, "scale", (_WAIT, _QUIET))
         match found:
             case [nodes]:
                 name = self.default_pool
@@ -197,13 +224,17 @@ class SkyMagics(ConfiguredMagics):
             case _:
                 raise UsageError("%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`.")
         wanted = self._pools.scale(name, Nodes.parse(nodes))
-        _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
+        if "wait" in given:
+            count = self._runner.wait_for_nodes(name, wanted, self._settings, quiet="quiet" in given)
+            _say(f"Pool {name!r} has {count} node{'' if count == 1 else 's'}.")
+        else:
+            _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
 
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""
         names, _, _ = parse_words(words, "attach", ())
         name = _at_most_one(names, "attach") or self.default_pool
-        compute = self._pools.attach(name)
+        compute = self._pools.attach(name, opening=self.opening)
         self.put_in_scope()
         _say(f"Pool {name!r} is this kernel's now.\n{recovered_table(compute.recovered)}".rstrip())
         return compute
@@ -299,10 +330,13 @@ class SkyMagics(ConfiguredMagics):
         def text() -> str:
             return meter(sum(future.done() for future in futures), len(futures), time.monotonic() - started)
 
-        shown = self.show_progress and self.shell is not None and hasattr(self.shell, "kernel")
-        return Progress(
-            cast("InteractiveShell", self.shell), text, after=self.progress_after, enabled=shown, stays=True
-        )
+        settings = self._display_settings
+        shown = settings.show_progress and hasattr(self.shell, "kernel")
+        return Progress(cast("InteractiveShell", self.shell), text, after=settings.progress_after, enabled=shown)
+
+    def opening(self, pool: "Compute") -> Progress:
+        """Progress of a pool that code opens. See `PoolManager.observe`."""
+        return opening(cast("InteractiveShell", self.shell), pool, self._display_settings)
 
     def pool_names(self) -> list[str]:
         """The pools there are, and those that a file describes."""
@@ -316,7 +350,8 @@ def _help_text() -> str:
     commands = "\n".join(f"  %sky {f'{name} {takes}':{width}}  {what}" for name, (takes, what) in COMMANDS.items())
     cells = explain(option for option in OPTIONS if option.group == "cell")
     return (
-        "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n\n"
+        "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n"
+        "%sky! [options] EXPRESSION runs one line there, and gives its value.\n\n"
         f"How the cell runs:\n{cells}\n\n"
         f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
         f"Pools:\n{commands}"

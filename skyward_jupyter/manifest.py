@@ -58,6 +58,7 @@ class Manifest:
         modules: by name in the cell, the modules that the node imports.
         sources: names of the local modules whose sources go along.
         outputs: names that are to come back.
+        files: the files that go along, in words.
         holds: tells which nodes hold a blob.
         nodes: ranks of the nodes of the pool.
     """
@@ -66,6 +67,7 @@ class Manifest:
     modules: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    files: str = ""
     holds: Holds = lambda _: ()
     nodes: tuple[int, ...] = ()
 
@@ -109,6 +111,8 @@ class Manifest:
             notes.append("imported on the node: " + ", ".join(imports))
         if self.sources:
             notes.append("local modules, sent as source: " + ", ".join(self.sources))
+        if self.files:
+            notes.append(f"files: {self.files}")
         if self.outputs:
             notes.append("to come back: " + ", ".join(self.outputs))
         return notes

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skyward.worker.shell import names_in_command
+from skyward_jupyter.node_magics import Magic, magic_of
 from skyward_jupyter.scopes import Inner, Key, inner_scopes
 
 __all__ = ["Names", "find_names"]
@@ -228,7 +229,9 @@ class _Walk(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute):
+        if (magic := magic_of(node)) is not None:
+            self._magic(magic)
+        elif isinstance(node.func, ast.Attribute):
             if node.func.attr in ("system", "getoutput"):
                 self._command(node)
         elif isinstance(node.func, ast.Name) and node.func.id in _OPAQUE:
@@ -240,6 +243,14 @@ class _Walk(ast.NodeVisitor):
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
                 for name in names_in_command(text.value):
                     self._read(name, node.lineno, sure=False)
+
+    def _magic(self, magic: Magic) -> None:
+        """A magic that runs on the node, with the code behind or below it."""
+        for name in (*magic.reads, *names_in_command(magic.expanded)):
+            self._read(name, magic.lineno, sure=False)
+        if magic.runs:
+            self._inner |= inner_scopes(magic.runs, "<magic>")
+            self.block(ast.parse(magic.runs).body)
 
     def visit_Global(self, node: ast.Global) -> None:
         """At the top of a cell it says nothing new."""

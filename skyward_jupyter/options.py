@@ -1,7 +1,7 @@
 """What stands behind `%%sky` and `%sky up`, read into values."""
 
 import argparse
-import shlex
+import re
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -11,13 +11,22 @@ from skyward.errors import ProviderMissingError, SpecError, UsageError
 from skyward.specs import Needs
 from skyward.values import FrozenMap
 from skyward_jupyter.option_table import OPTIONS, Option
-from skyward_jupyter.underline import OptionError
+from skyward_jupyter.underline import OptionError, split_line
 from skyward_kernel.pools import compute_fields
 
 if TYPE_CHECKING:
     from skyward.compute import On
 
-__all__ = ["CellOptions", "parse_cell", "parse_words", "split_line"]
+__all__ = ["CellOptions", "parse_cell", "parse_words", "split_expression"]
+
+_LOCAL = frozenset({"local", "map", "pool", "footer", "quiet", "help"})
+"""Options of cells that mean something with `--local`."""
+
+_FLAG = re.compile(r"\s*(?P<flag>--?[A-Za-z][\w-]*)(?P<value>=(?:\"[^\"]*\"|'[^']*'|\S)+)?(?=\s|$)")
+_WORD = re.compile(r"\s*(?:\"[^\"]*\"|'[^']*'|\S)+")
+
+
+_EXCLUDES = "image.excludes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +39,19 @@ class CellOptions:
         on: which nodes.
         map: the variable whose elements the cell runs for.
         by_node: whether each node has a section of the output.
+        plot: whether what the cell yields is drawn.
         noblock: whether to return at once.
         resources, capabilities: what the cell asks of the node that it runs on.
+        retries: how often a run that raises is run again.
         timeout: seconds the cell may run, or None for no limit.
         inputs, outputs: the only variables to take along and to bring back; None for all.
         capture: whether variables are taken along.
         capture_limit: bytes that they may weigh; None for the configured limit.
+        files, sync, fetch: files to send, folders to have on both sides, patterns of files to bring home.
+        excludes: patterns of what is left out of the synced folders.
+        file_limit: bytes that files may weigh each way; None for the default.
         footer: whether to say below the cell where it ran, and what it cost.
+        local: whether it runs in the notebook, and on no node.
     """
 
     pool: str = "default"
@@ -44,18 +59,31 @@ class CellOptions:
     on: "On" = "one"
     map: str | None = None
     by_node: bool = False
+    plot: bool = False
     noblock: bool = False
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
+    retries: int = 0
     timeout: float | None = None
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     capture: bool = True
     capture_limit: int | None = None
+    files: tuple[str, ...] = ()
+    sync: tuple[str, ...] = ()
+    fetch: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    file_limit: int | None = None
     dry_run: bool = False
     footer: bool = True
     quiet: bool = False
+    local: bool = False
     help: bool = False
+
+    @property
+    def on_several(self) -> bool:
+        """Whether it runs on several nodes, so that its names become lists."""
+        return not isinstance(self.on, int) and self.on not in ("one", "head")
 
     @property
     def needs(self) -> Needs:
@@ -77,9 +105,36 @@ def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOpti
     if words:
         text = f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
         raise OptionError(text, words[:1])
-    options = CellOptions(asked=asked, **{**defaults, **given})
+    if "sync" in given and (excludes := asked.get(_EXCLUDES)):
+        given["excludes"] = excludes
+        if "image.includes" not in asked:  # they are about the synced folders only
+            asked = FrozenMap({path: value for path, value in asked.items() if path != _EXCLUDES})
+    if given.get("local"):
+        _check_local(given, asked)
+    options = CellOptions(asked=asked, **{**_that_go_with(defaults, given), **given})
     _check_together(options)
     return options
+
+
+def split_expression(line: str) -> tuple[str, str]:
+    """The options in front of an expression, and the expression: `--on all 2 + x` gives `--on all` and `2 + x`.
+
+    What begins with `-` and is no option belongs to the expression, unless it begins with `--`.
+
+    Raises:
+        UsageError: there is no expression, or an option is unknown.
+    """
+    place = 0
+    while (found := _FLAG.match(line, place)) is not None:
+        option = next((each for each in OPTIONS if found["flag"] in each.flags), None)
+        if option is None and not found["flag"].startswith("--"):
+            break
+        if option is None:
+            raise _unknown(found["flag"], OPTIONS, "%sky!")
+        place = found.end()
+        if option.metavar and not found["value"] and (value := _WORD.match(line, place)) is not None:
+            place = value.end()
+    return line[:place].strip(), line[place:].strip()
 
 
 def parse_words(
@@ -91,20 +146,6 @@ def parse_words(
         UsageError: as for `parse_cell`.
     """
     return _parse(words, options, f"%sky {command}")
-
-
-def split_line(line: str) -> list[str]:
-    """The words of a line, as a shell takes them; what follows ` # ` is a comment.
-
-    Raises:
-        UsageError: a quotation is not closed.
-    """
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        raise UsageError(f"A quotation is not closed in: {line.strip()}") from None
-    comment = next((index for index, word in enumerate(words) if word.startswith("#")), len(words))
-    return words[:comment]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -179,6 +220,26 @@ def _unknown(word: str, options: Sequence[Option], command: str) -> UsageError:
     return OptionError(f"{command} has no option {flag}; `%sky help` lists them.", [flag])
 
 
+def _that_go_with(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `defaults` that do not contradict what is given."""
+    kept = {name: value for name, value in defaults.items() if name not in given}
+    if given.keys() & {"map", "resources", "capabilities", "local"}:
+        kept.pop("on", None)
+    where = CellOptions(on=given.get("on", kept.get("on", "one")))
+    if not where.on_several:
+        kept.pop("by_node", None)
+    return kept
+
+
+def _check_local(given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse what means nothing for a cell that runs in the notebook. What machines its pool has may stay."""
+    for option in OPTIONS:
+        on_node = option.target.startswith("image.") if option.group == "pool" else option.target not in _LOCAL
+        if on_node and option.target in {**given, **asked}:
+            text = f"{option.name} is for cells that run on nodes, and --local runs this one here: leave one out."
+            raise OptionError(text, ["--local", *option.flags])
+
+
 def _check_together(options: CellOptions) -> None:
     """Refuse options that contradict each other."""
     if options.map is not None and options.on != "one":
@@ -188,7 +249,7 @@ def _check_together(options: CellOptions) -> None:
         asks = "--resources" if options.resources else "--capabilities"
         text = f"{asks} asks for any node that fits, so it does not go with --on: leave one out."
         raise OptionError(text, [asks, "--on"], [str(options.on)])
-    if options.by_node and options.on != "all":
+    if options.by_node and not options.on_several:
         text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
         raise OptionError(text, ["--by-node"])
     if not options.capture and options.inputs is not None:

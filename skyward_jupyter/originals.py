@@ -21,6 +21,11 @@ class Originals:
         """The objects at `places`: the number of a pickle, and that of an object in it."""
         return [self._part(part)[number] for part, number in places]
 
+    def release(self) -> None:
+        """Keep nothing alive any more: the cell is over."""
+        self._memos = ()
+        self._objects.clear()
+
     def _part(self, part: int) -> dict[int, Any]:
         if part not in self._objects:
             self._objects[part] = dict(self._memos[part].copy().values())

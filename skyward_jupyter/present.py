@@ -1,15 +1,15 @@
-"""How errors of `%%sky` look: a sentence for a mistake, the node's traceback for an error of the cell.
+"""How mistakes look that a user makes with `%%sky`: as a sentence, where errors of cells have a traceback.
 
 IPython asks an exception for `_render_traceback_` before it draws one itself. The exceptions keep their own types.
 """
 
-import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from skyward.errors import IllegalMoveError, RemoteError, RemoteTraceback, SkywardError, TaskError, UsageError
+from skyward.errors import IllegalMoveError, RemoteError, RemoteTraceback, SkywardError, TaskError
+from skyward_jupyter.tracebacks import with_cell_names
 
-__all__ = ["interrupted", "no_python", "presented", "reworded"]
+__all__ = ["interrupted", "presented", "reworded", "stated"]
 
 
 @contextmanager
@@ -31,11 +31,10 @@ def interrupted(text: str) -> KeyboardInterrupt:
     return error
 
 
-def no_python(error: SyntaxError) -> UsageError:
-    """A mistake that shows as Python shows `error`, without our frames, which IPython adds to a `SyntaxError`."""
-    usage = UsageError(f"The cell is not Python: {error}")
-    _show_as(usage, "".join(traceback.format_exception_only(error)).splitlines())
-    return usage
+def stated[E: BaseException](error: E) -> E:
+    """Return `error`, which shows as its sentence: it is a mistake in a cell that was not sent."""
+    _show_as(error, [f"{type(error).__name__}: {error}"])
+    return error
 
 
 def reworded(error: TaskError) -> TaskError:
@@ -61,13 +60,14 @@ def _lines(error: BaseException) -> list[str] | None:
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if isinstance(error, SkywardError) and not isinstance(error, RemoteError):
         return [f"{type(error).__name__}: {error}", *notes]
-    if isinstance(error.__cause__, RemoteTraceback):
-        return [*error.__cause__.text.splitlines(), *notes]
+    if isinstance(error.__cause__, RemoteTraceback):  # of a task that ended without the result of its cell
+        return [*with_cell_names(error.__cause__.text).splitlines(), *notes]
     return None
 
 
 def _show_as(error: BaseException, lines: list[str]) -> None:
     try:
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # IPython looks for it
+        # One piece: what IPython puts between pieces is nothing in some of its modes.
+        error._render_traceback_ = lambda: ["\n".join(lines)]  # type: ignore[attr-defined]  # IPython looks for it
     except AttributeError:
         return  # a type with slots: IPython's own way will have to do

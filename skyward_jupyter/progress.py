@@ -1,87 +1,113 @@
-"""One line of progress under a cell, in place, that is gone when the work is done.
+"""One line of progress under a cell, updated in place.
 
-In a terminal it is redrawn with `\\r`. In a notebook it is a display that is updated; it is cleared away with the rest
-of the cell's output, so it only stands while the cell has put out nothing else. Nothing of it is in a saved notebook.
+In a notebook it is a display of its own: nothing else that the cell shows is touched. Its last state stays, so a saved
+notebook says what the cell has waited for. In a terminal it is the status line below the cursor, and is erased.
 """
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextvars import copy_context
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import uuid4
+
+from skyward.reporting.console import style_of
+from skyward.reporting.screen import is_terminal, screen
+from skyward_jupyter.footer import seconds_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["Progress", "meter"]
+    from skyward.compute import Compute
+    from skyward_jupyter.settings import Settings
+
+__all__ = ["Progress", "meter", "opening"]
 
 _EVERY = 0.25
 
 
 class _Line(Protocol):
     def draw(self, text: str) -> None: ...
-    def erase(self, last: str | None) -> None: ...
+    def end(self, last: Callable[[], str]) -> None: ...
 
 
 class Progress:
-    """Shows `text()` while its `with` block lasts, or until `stop()`.
+    """Shows `text()` while its `with` block lasts, if that is longer than `after`.
 
     Args:
         shell: the shell of the cell.
         text: what to show now; called from another thread.
+        last: what a notebook shows from then on; `text` if None.
         after: seconds before it is first shown.
         enabled: whether it is shown at all.
-        stays: whether a notebook keeps it as it is in the end: what else the cell has put out is not ours to clear.
     """
 
     def __init__(
         self,
         shell: "InteractiveShell",
         text: Callable[[], str],
+        last: Callable[[], str] | None = None,
         *,
         after: float = 0.5,
         enabled: bool = True,
-        stays: bool = False,
     ) -> None:
-        self._stays = stays
         self._text = text
+        self._last = last or text
         self._after = after
         self._line = _line(shell) if enabled and os.environ.get("SKYWARD_PROGRESS", "on") != "off" else None
         self._over = Event()
-        self._drawing = Lock()
         self._thread: Thread | None = None
 
     def __enter__(self) -> Self:
         if self._line is not None:
-            context = copy_context()
-            self._thread = Thread(target=context.run, args=(self._draw,), name="skyward-progress", daemon=True)
+            drawing = copy_context().run
+            self._thread = Thread(target=drawing, args=(self._draw, self._line), name="skyward-progress", daemon=True)
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        if self._thread is not None:
+        self._over.set()
+        if self._thread is not None and self._line is not None:
             self._thread.join()
+            self._line.end(self._last)
 
-    def stop(self) -> None:
-        """Take the line away, for good. Twice does no harm."""
-        with self._drawing:
-            if not self._over.is_set():
-                self._over.set()
-                if self._line is not None:
-                    self._line.erase(self._text() if self._stays else None)
-
-    def _draw(self) -> None:
+    def _draw(self, line: _Line) -> None:
         wait = self._after
         while not self._over.wait(wait):
-            text = self._text()
-            with self._drawing:
-                if self._over.is_set() or self._line is None:
-                    return
-                self._line.draw(text)
+            line.draw(self._text())
             wait = _EVERY
+
+
+def opening(shell: "InteractiveShell", pool: "Compute", settings: "Settings", *, enabled: bool = True) -> Progress:
+    """Progress of a pool that is being opened, where its own console does not show it."""
+    started = time.monotonic()
+
+    def nodes() -> tuple[int, int]:
+        now = pool.snapshot()
+        return sum(node.state == "active" for node in now.nodes), now.desired or now.min
+
+    def text() -> str:
+        ready, wanted = nodes()
+        return f"Opening pool {pool.name!r}: {ready} of {_nodes(wanted)} ready, {elapsed()}"
+
+    def last() -> str:
+        if not pool.is_open:
+            return f"Pool {pool.name!r} was not opened; given up after {elapsed()}"
+        ready, wanted = nodes()
+        there = _nodes(ready) if ready >= wanted else f"{ready} of {_nodes(wanted)}"
+        return f"Pool {pool.name!r}: {there} ready in {elapsed()}"
+
+    def elapsed() -> str:
+        return seconds_text(time.monotonic() - started)
+
+    shown = enabled and settings.show_progress and style_of(pool.options.console) == "notebook"
+    return Progress(shell, text, last, after=settings.progress_after, enabled=shown)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def meter(done: int, total: int, seconds: float) -> str:
@@ -94,7 +120,7 @@ def meter(done: int, total: int, seconds: float) -> str:
 def _line(shell: "InteractiveShell") -> _Line | None:
     if hasattr(shell, "kernel"):
         return _NotebookLine(shell)
-    return _TerminalLine() if sys.stderr.isatty() else None
+    return _TerminalLine() if is_terminal(sys.stderr) else None
 
 
 class _NotebookLine:
@@ -108,25 +134,14 @@ class _NotebookLine:
         self._publisher.publish(data={"text/plain": text}, transient=transient, update=self._drawn)
         self._drawn = True
 
-    def erase(self, last: str | None) -> None:
-        if self._drawn and last is not None:
-            self.draw(last)
-        elif self._drawn:
-            self._publisher.clear_output()
-            self._drawn = False
+    def end(self, last: Callable[[], str]) -> None:
+        if self._drawn:
+            self.draw(last())
 
 
 class _TerminalLine:
-    def __init__(self) -> None:
-        self._width = 0
-
     def draw(self, text: str) -> None:
-        sys.stderr.write(f"\r{text.ljust(self._width)}")
-        sys.stderr.flush()
-        self._width = len(text)
+        screen.draw(text)
 
-    def erase(self, last: str | None) -> None:
-        if self._width:
-            sys.stderr.write(f"\r{' ' * self._width}\r")
-            sys.stderr.flush()
-            self._width = 0
+    def end(self, last: Callable[[], str]) -> None:
+        screen.erase()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skyward.compute import On
 
 __all__ = [
+    "PLACES",
     "amounts",
     "capabilities",
     "count",
@@ -29,7 +30,9 @@ __all__ = [
     "number",
     "one_of",
     "packages",
+    "path",
     "place",
+    "retries",
     "size",
     "variable",
 ]
@@ -40,8 +43,15 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)?", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE)
 _GIGABYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:gi?b?)?", re.IGNORECASE)
 
+_GROUP = re.compile(r"\w[\w.-]*", re.ASCII)
+_RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
+
 _BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
 """A comma, but not one of `pkg[a,b]` nor of `pkg>=1,<2`."""
+
+
+PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
+"""What `place` reads."""
 
 
 def duration(text: str) -> float:
@@ -84,14 +94,30 @@ def count(text: str) -> int:
     return _above_zero(int(text))
 
 
+def retries(text: str) -> int:
+    """A whole number from 0 on."""
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
 def place(text: str) -> "On":
-    """Where to run: `one`, `all`, `head`, or the rank of a node."""
-    match text.lower():
-        case "one" | "all" | "head" as where:
-            return where
-        case _ if text.isascii() and text.isdigit():
-            return int(text)
-    raise ValueError(text)
+    """Where to run: `one`, `all`, `head`, the rank of a node, ranks as `0,2` or `0:4`, or the name of a group."""
+    if (where := text.lower()) in ("one", "all", "head"):
+        return where
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if _GROUP.fullmatch(text):
+        return text
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, last = _parts(_RANKS, part)
+        end = int(last or int(first) + 1)
+        if not int(first) < end <= limits.NODES:
+            raise ValueError(text)
+        ranks.update(range(int(first), end))
+    return tuple(sorted(ranks))
 
 
 def identifier(text: str) -> str:
@@ -109,6 +135,13 @@ def names(text: str) -> tuple[str, ...]:
 def packages(text: str) -> tuple[str, ...]:
     """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
     return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
+
+
+def path(text: str) -> tuple[str, ...]:
+    """One path, or a pattern of paths."""
+    if not text.strip() or "\0" in text:
+        raise ValueError(text)
+    return (text,)
 
 
 def amounts(text: str) -> FrozenMap[str, float]:

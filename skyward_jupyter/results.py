@@ -1,6 +1,6 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.failures import listed
+from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
 
-__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
 _LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
 """Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
@@ -56,7 +57,8 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
     notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
-    error = home.error()
+    changed = set(result.harvest.changed) - result.harvest.stale.keys()
+    error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
     return Outcome(notices, value)
@@ -98,12 +100,12 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Out
 
 
 def stream_items(
-    items: Iterable[Any], user_ns: dict[str, Any], originals: Originals, notify: Callable[[str], None]
+    items: Iterator[Any], user_ns: dict[str, Any], originals: Originals, notify: Callable[[str], None]
 ) -> Iterator[Any]:
     """The elements that a streaming cell yields; at its end its names are bound as by `apply_result`.
 
     Args:
-        items: what `stream_cell` gives.
+        items: what `stream_cell` yields, and returns at its end.
         user_ns: the names of the notebook.
         originals: the objects that the cell took along.
         notify: takes what is to be said in the end.
@@ -112,14 +114,15 @@ def stream_items(
         BaseException: what the cell raised, after its last element.
     """
     side = Side(user_ns, is_home=True)
-    for item in items:
-        if isinstance(item, CellResult):
-            for notice in apply_result(item, user_ns, originals).notices:
-                notify(notice)
-        elif isinstance(item, Packed):
-            yield _opened(item, side)
-        else:
-            yield item
+    while True:
+        try:
+            item = next(items)
+        except StopIteration as end:
+            result: CellResult = end.value
+            break
+        yield opened(item, side) if isinstance(item, Packed) else item
+    for notice in apply_result(result, user_ns, originals).notices:
+        notify(notice)
 
 
 class _Home:
@@ -136,10 +139,17 @@ class _Home:
     def _harvest(self) -> Harvest:
         return self._result.harvest
 
-    def error(self) -> BaseException | None:
-        """What the cell raised, of its own type, with the traceback of the node as its cause."""
+    def error(self, home: Collection[str] = ()) -> BaseException | None:
+        """What the cell raised, of its own type, with its traceback on the node.
+
+        Args:
+            home: names whose values the notebook has as the node had them.
+        """
         failure = self._result.failure
-        return None if failure is None else with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side)))
+        if failure is None:
+            return None
+        make_traceback = TracebackMaker(self._result.node, self._user_ns, home)
+        return with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side), make_traceback))
 
     def values(self) -> dict[str, Any]:
         """By name, what the cell bound; objects of the notebook have taken over what it changed in them."""
@@ -211,7 +221,7 @@ class _Home:
 
     def _open(self, name: str, packed: Packed) -> Any:
         harvest = self._harvest
-        value = _opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
+        value = opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
@@ -222,7 +232,8 @@ class _Home:
         return value
 
 
-def _opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+    """The value of `packed`; a `KeptValue` where it cannot be opened here."""
     try:
         return unpack_shared(packed, side)
     except Exception as error:

@@ -1,33 +1,51 @@
 """Running a cell: from its text to a pool, and back into the notebook."""
 
+import inspect
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from skyward.errors import UsageError
-from skyward_jupyter.capture import Capture, capture
-from skyward_jupyter.cell import CellCode, analyse, transform_cell
-from skyward_jupyter.footer import footer_of
+from skyward.control.offered import provider_config
+from skyward.errors import ProvisioningError, UsageError
+from skyward.placement import target_of
+from skyward.reporting.screen import screen
+from skyward.retrying import Retries
+from skyward.values import FrozenMap
+from skyward_jupyter.capture import Capture, capture, elements_of
+from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
+from skyward_jupyter.elements import MOST, Elements, weight
+from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.trip import Taken, Trip
+from skyward_jupyter.footer import Footer, footer_of
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
+from skyward_jupyter.local import LocalCell
+from skyward_jupyter.manifest import SHOWN_FROM
 from skyward_jupyter.option_table import POOL_LABELS
-from skyward_jupyter.present import interrupted, no_python
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.plotting import LivePlot
+from skyward_jupyter.present import interrupted
+from skyward_jupyter.progress import Progress, meter, opening
+from skyward_jupyter.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.sections import NodeSections
 from skyward_jupyter.sent import SentCell, Shape
 from skyward_jupyter.shown_config import shown_value
 from skyward_jupyter.sink import CellSink
+from skyward_jupyter.stopping import meanwhile
 from skyward_jupyter.tape import Tape
+from skyward_jupyter.tracebacks import as_of_the_cell
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.compute import Compute
     from skyward.control.run import Run
+    from skyward.control.snapshot import PoolSnapshot
+    from skyward.specs import Nodes
     from skyward_jupyter.options import CellOptions
     from skyward_jupyter.settings import Settings
     from skyward_kernel.pools import PoolManager
@@ -39,6 +57,10 @@ REFRESH = 0.25
 
 KEPT = 5
 """Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
+
+_ONLY_THE_LAST = f"The cell has yielded more than is kept of it, {MOST:,} elements or 1 GiB: only the last ones stay in"
+
+_NUMBER = re.compile(r"\d+")
 
 NO_LIMIT = 30 * 86400.0
 """Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
@@ -56,11 +78,13 @@ class CellRunner:
         self._pools = pools
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
+        self._taken = Taken()
 
-    def run(self, raw: str, options: "CellOptions", settings: "Settings") -> Any:
+    def run(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool = False) -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
 
-        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements.
+        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements. With `gives`,
+        for `%sky!`, the value is returned, and not displayed on the way.
 
         Raises:
             UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
@@ -68,18 +92,111 @@ class CellRunner:
             KeyboardInterrupt: the user interrupted it; the work was stopped.
             BaseException: what the cell raised.
         """
-        code = self._analyse(raw, options)
+        if options.local:
+            return self._run_here(raw, options, settings, gives=gives)
+        code = self._analyse(raw, options, first_line=1 if gives else 2)
+        if code.is_stream and gives:
+            raise UsageError("%sky! gives one value, so its code cannot yield: write %%sky on top of a cell.")
+        if code.packages:
+            options = self._with_packages(options, code.packages)
         self._pools.check(options.pool, options.asked)
+        self._check_place(options)
+        trip = self._trip(options)
         sent = self._capture(code, options, settings)
+        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
+        if gives:
+            sent = replace(sent, request=replace(sent.request, shows=False, gives=True))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        if sent.manifest.worth_showing and not options.quiet:
+        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
+        if is_large and not options.quiet:
             self._publish(sent.manifest)
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        return self._send(compute, code, sent, options, settings, raw)
+        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        sent = replace(sent, request=replace(sent.request, files=files))
+        return self._send(compute, code, sent, options, settings, raw, trip, gives=gives)
+
+    def _run_here(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool) -> Any:
+        """Run a cell in the notebook itself."""
+        started = time.monotonic()
+        shell: Any = self._shell
+        elements = None if options.map is None else elements_of(options.map, self._shell.user_ns)
+        try:
+            text = "\n" * ((0 if gives else 1) + blank_lines(raw)) + shell.transform_cell(raw)
+            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns)
+        except SyntaxError as error:
+            raise as_of_the_cell(error) from None
+        if cell.is_stream:
+            _refuse_stream(options)
+        shown = settings.footer and options.footer and not options.quiet
+        try:
+            if options.map is not None and elements is not None:
+                return cell.run_each(options.map, elements)
+            if cell.is_stream:
+                self._remember(cell.stream(self._show))
+                return None
+            value = cell.run()
+            if gives:
+                return value
+            if value is not None:
+                shell.displayhook(value)
+            return None
+        finally:
+            if shown:
+                self._publish(Footer((), (), time.monotonic() - started))
+
+    def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
+        """Wait until a pool has as many nodes as it was told to have; how many those are.
+
+        Raises:
+            UsageError: it was closed meanwhile.
+            ProvisioningError: nodes cannot be had.
+            KeyboardInterrupt: the user does not want to wait any more.
+        """
+        compute = self._pools.get(name)
+        started = time.monotonic()
+
+        def text() -> str:
+            pool = compute.snapshot()
+            ready = sum(node.state == "active" for node in pool.nodes)
+            return f"Pool {name!r}: {ready} of {pool.desired} nodes ready, {time.monotonic() - started:.0f} s"
+
+        try:
+            with self._progress(text, settings, quiet):
+                while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
+                    time.sleep(REFRESH)
+        except KeyboardInterrupt:
+            raise interrupted(f"pool {name!r} goes on to {wanted} node{'' if str(wanted) == '1' else 's'}.") from None
+        return nodes
+
+    def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":
+        """`options` as if the packages of a `%pip install` in the cell were asked for with `--pip`.
+
+        Raises:
+            UsageError: the pool is open, and does not have one of them.
+        """
+        compute = self._pools.find(options.pool)
+        path = "image.pip"
+        planned = self._pools.plan(options.pool, options.asked)
+        there: Sequence[str] = planned.get(path, ()) if compute is None else compute.spec.image.pip
+        if compute is not None and (missing := [name for name in packages if name not in there]):
+            raise UsageError(
+                f"%pip install {' '.join(missing)}: pool {options.pool!r} is open without it, and packages are "
+                f"installed when a pool opens: close it with `%sky down {options.pool}` and run this cell again."
+            )
+        if compute is not None and path not in options.asked:
+            return options
+        asked = {**options.asked, path: tuple(dict.fromkeys((*there, *packages)))}
+        return replace(options, asked=FrozenMap(asked))
+
+    def _check_place(self, options: "CellOptions") -> None:
+        """Check that the group of `--on` is there, before a pool is opened for it."""
+        compute = self._pools.find(options.pool)
+        groups = self._pools.plan(options.pool, options.asked).get("groups") if compute is None else compute.groups
+        target_of(options.on, options.pool, groups or ["default"])
 
     def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
         """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
@@ -100,35 +217,51 @@ class CellRunner:
             ProvisioningError: it cannot have its machines.
             KeyboardInterrupt: the user interrupted it; nothing of the pool is left.
         """
-        started = time.monotonic()
 
-        def opening(compute: "Compute") -> Progress:
-            def text() -> str:
-                pool = compute.snapshot()
-                ready = sum(node.state == "active" for node in pool.nodes)
-                seconds = time.monotonic() - started
-                return f"Starting pool {name!r}: {ready} of {pool.desired or pool.min} nodes ready, {seconds:.0f} s"
-
-            return self._progress(text, settings, quiet)
+        def shown(compute: "Compute") -> Progress:
+            return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:
-            return self._pools.get_or_open(name, asked, opening=opening)
+            return self._pools.get_or_open(name, asked, opening=shown)
         except KeyboardInterrupt:
+            if self._pools.peek(name) is not None:
+                raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
 
-    def _analyse(self, raw: str, options: "CellOptions") -> CellCode:
-        filename = f"<sky cell {self._shell.execution_count}>"
+    def _analyse(self, raw: str, options: "CellOptions", first_line: int = 2) -> CellCode:
         try:
-            code = analyse(transform_cell(raw), filename=filename, first_line=2)
+            source = transform_cell(raw)
+            first_line += blank_lines(raw)
+            filename = self._named(source, first_line)
+            code = analyse(source, filename=filename, first_line=first_line)
         except SyntaxError as error:
-            raise no_python(error) from error
+            raise as_of_the_cell(error) from None
         if code.is_stream:
             _refuse_stream(options)
+        elif options.plot:
+            raise UsageError("--plot draws what a cell yields, and this one yields nothing: write `yield loss`, say.")
         inputs = options.inputs if options.capture else ()
         if inputs is not None and options.map is not None:
             inputs = (*inputs, options.map)
         code = code.narrow(inputs=inputs, outputs=options.outputs)
         return code if options.capture else replace(code, withheld="--no-capture")
+
+    def _named(self, source: str, first_line: int) -> str:
+        """The file name that IPython has for the source of a cell, by which it finds its lines and its number."""
+        number, text = self._cell_number(), "\n" * (first_line - 1) + source
+        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
+        return name
+
+    def _cell_number(self) -> int:
+        """The number of the cell that runs. IPython counts on before it runs a cell, or after, as its version goes."""
+        number = self._shell.execution_count
+        frame = inspect.currentframe()
+        while frame is not None:
+            label = self._shell.compile.format_code_name(frame.f_code.co_filename)
+            found = None if label is None else _NUMBER.search(label[1])
+            number = number if found is None else int(found.group())
+            frame = frame.f_back
+        return number
 
     def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
         limit = options.capture_limit or settings.capture_limit
@@ -140,9 +273,14 @@ class CellRunner:
             holds=(lambda _: ()) if pool is None else pool.holds,
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
-            in_place=options.on != "all",
-            is_next=options.map is None and options.on != "all" and not options.noblock,
+            in_place=not options.on_several,
+            is_next=options.map is None and not options.on_several and not options.noblock,
         )
+
+    def _trip(self, options: "CellOptions") -> Trip:
+        """The files of a cell."""
+        asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
+        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show what would be sent, and where to."""
@@ -158,10 +296,19 @@ class CellRunner:
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
-        self, compute: "Compute", code: CellCode, sent: Capture, options: "CellOptions", settings: "Settings", raw: str
+        self,
+        compute: "Compute",
+        code: CellCode,
+        sent: Capture,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        trip: Trip,
+        *,
+        gives: bool,
     ) -> Any:
         started = time.monotonic()
-        shape: Shape = "map" if options.map is not None else "all" if options.on == "all" else "single"
+        shape = _shape(options)
         runs: list[Run[Any]] = []
 
         def text() -> str:
@@ -170,48 +317,86 @@ class CellRunner:
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
         tape = Tape() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
-        sink = sections or CellSink(self._shell, label=shape == "all", before=progress.stop, tape=tape)
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, sink.finish, sent.originals)
+        sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
+        finish = _finishing(sink.finish, runs) if options.retries else sink.finish
+        names_node = not footed and len(compute.snapshot().nodes) > 1
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
+        plot = LivePlot(self._shell, _notify, tape) if options.plot else None
         try:
             # One by one: those that were sent before an interrupt are stopped below.
-            pendings = (replace(pending, timeout=limit, needs=options.needs) for pending in sent.pendings)
-            for pending in pendings:
+            retries = Retries(options.retries)
+            for pending in sent.pendings:
+                pending = replace(
+                    pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries
+                )
                 compute.start(pending, on=options.on, sink=sink, runs=runs)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
-                handle = self._handle(cell, options, settings, raw, sections or tape)
+                stream = self._read_ahead(runs, plot) if code.is_stream else None
+                handle = self._handle(cell, options, settings, raw, sections or tape, stream)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
+                if stream is not None:
+                    stream.line = handle.line
                 return handle
             if code.is_stream:
-                elements: list[Any] = []
-                try:
-                    with footer:
-                        for element in cell.items():
-                            elements.append(element)
-                            self._show(element)
-                finally:
-                    self._remember(elements)
+                with footer:
+                    self._show_stream(cell, plot)
                 return None
             with progress:
                 while not cell.wait(None if sections is None else REFRESH):
                     sink.refresh()
             with footer:
                 value = cell.collect()
-            if shape == "map":
-                return [] if not runs and code.shows_value else value
-            self._remember(value)  # it was displayed already
-            return None
         except KeyboardInterrupt:
-            raise interrupted(cell.stop(settings.interrupt_grace)) from None
+            value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
             for run in runs:
                 run.cancel()
             raise
+        if shape == "map":
+            return [] if not runs and code.shows_value else value
+        if gives:
+            return value
+        self._remember(value)  # it was displayed already
+        return None
+
+    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
+
+        Raises:
+            KeyboardInterrupt: it was stopped; what it had assigned is bound.
+            BaseException: what the cell raised.
+        """
+        grace = settings.interrupt_grace
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
+        if stop.ended and not any(run.is_stream for run in cell.runs):
+            return cell.collect()
+        raise interrupted(cell.salvage(stop)) from None
+
+    def _show_stream(self, cell: SentCell, plot: LivePlot | None) -> None:
+        """Show the elements of a cell that yields, as they come, and let `_` have the list of them."""
+        elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} `_`."))
+        try:
+            with plot or nullcontext():
+                for element in cell.items():
+                    elements.add(element, weight(element))
+                    if plot is None or not plot.add(element):
+                        self._show(element)
+        finally:
+            self._remember(elements.kept())
+
+    def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
+        """Put what takes the elements of the stream in the place of its run."""
+        elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
+        stream = ReadAhead(runs[0], elements, self._shell.user_ns, plot)
+        stream.start()
+        runs[0] = cast("Run[Any]", stream)
+        return stream
 
     def _remember(self, value: object) -> None:
         """Let `_` and `Out` have the value of the cell, as of any cell."""
@@ -233,13 +418,20 @@ class CellRunner:
                 self._publish(footer)
 
     def _handle(
-        self, cell: SentCell, options: "CellOptions", settings: "Settings", raw: str, tape: Tape | NodeSections | None
+        self,
+        cell: SentCell,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        tape: Tape | NodeSections | None,
+        stream: ReadAhead | None,
     ) -> CellHandle:
         over = [handle for handle in self.background if handle.done()]
         self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
         number = max((handle.number for handle in self.background), default=0) + 1
         line = next(line.strip() for line in raw.splitlines() if line.strip())
-        handle = CellHandle(cell, number, options.pool, line, settings.interrupt_grace, tape)
+        details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
+        handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
         self.background.append(handle)
         return handle
 
@@ -251,7 +443,7 @@ class CellRunner:
         """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
-            sys.stdout.write(f"{data['text/plain']}\n")
+            screen.put("stdout", f"{data['text/plain']}\n", self)
         elif data:
             self._shell.display_pub.publish(data=data, metadata=metadata)
 
@@ -265,15 +457,53 @@ class CellRunner:
         return data, metadata
 
 
+def _shape(options: "CellOptions") -> Shape:
+    return "map" if options.map is not None else "all" if options.on_several else "single"
+
+
+def _shares_files(compute: "Compute") -> bool:
+    """Whether all nodes of a pool have the files of this machine."""
+    specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
+    return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
+
+
 def _refuse_stream(options: "CellOptions") -> None:
-    given = {"--map": options.map is not None, "--on all": options.on == "all", "--noblock": options.noblock}
+    given = {"--map": options.map is not None, "--on": options.on_several}
     for option, is_given in given.items():
         if is_given:
+            fix = "write `--on one`" if option == "--on" else "leave the option out"
             raise UsageError(
                 f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
-                "leave the option out, or collect the elements in a list."
+                f"{fix}, or collect the elements in a list."
             )
 
 
+def _finishing(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:
+    """`finish`, and one line on each run that was run again."""
+
+    def finish_and_tell() -> None:
+        finish()
+        for times, reason in (each for run in runs for each in run.retries):
+            often = "once" if times == 1 else f"{times} times"
+            _notify(f"The cell was run again {often}; the last time because {reason}.")
+
+    return finish_and_tell
+
+
+def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | None:
+    """How many nodes a pool has, if they are as many as it was told to have, and none comes or goes.
+
+    Raises:
+        UsageError: it was closed.
+        ProvisioningError: nodes cannot be had.
+    """
+    if pool.state != "ready":
+        raise UsageError(f"Pool {name!r} was closed before it had its nodes.")
+    active = sum(node.state == "active" for node in pool.nodes)
+    if active < wanted.min and pool.failure:
+        raise ProvisioningError(f"Pool {name!r} {pool.failure}")
+    return active if active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling else None
+
+
 def _notify(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
+    screen.put("stderr", f"{sentence}\n", _notify)

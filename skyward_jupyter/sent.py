@@ -1,24 +1,26 @@
 """A cell on its way: waiting for it, stopping it, and bringing home what it left."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from skyward.errors import TaskError
+from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failure import capture_failure
-from skyward.words import asked_to_stop
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import listed, tell_the_others
+from skyward_jupyter.failures import tell_the_others, tell_where
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import reworded
 from skyward_jupyter.results import Outcome, apply_result, apply_results, stream_items
+from skyward_jupyter.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from skyward.control.run import Run
+    from skyward_jupyter.files.trip import Trip
 
 __all__ = ["SentCell", "Shape"]
 
@@ -37,6 +39,8 @@ class SentCell:
         notify: takes a sentence for the user.
         finish: called once the output of the cell is complete.
         originals: the objects that the cell took along.
+        names_node: whether an error of a cell that runs on one node names it, because nothing else does.
+        files: the files of the cell, if it has any.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -45,6 +49,8 @@ class SentCell:
     notify: Callable[[str], None]
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
+    names_node: bool = False
+    files: "Trip | None" = None
 
     @property
     def done(self) -> int:
@@ -63,9 +69,17 @@ class SentCell:
         """
         (run,) = self.runs
         try:
-            yield from stream_items(run.items(), self.user_ns, self.originals, self.notify)
-        except TaskError as error:
-            raise reworded(error) from None
+            with self._using_originals():
+                try:
+                    items = self._with_files(run.items())
+                    yield from stream_items(items, self.user_ns, self.originals, self.notify)
+                except TaskError as error:
+                    self._tell_what_came(error)
+                    raise reworded(error) from None
+        except Exception as error:
+            self._name_node(error)
+            self._explain(error)
+            raise
         finally:
             self.finish()
 
@@ -78,42 +92,110 @@ class SentCell:
         """
         self.finish()
         try:
-            outcome = self._apply()
+            with self._using_originals():
+                outcome = self._apply()
         except TaskError as error:
             raise reworded(error) from error.__cause__
+        except BaseException as error:
+            self._explain(error)
+            raise
         for notice in outcome.notices:
             self.notify(notice)
         return outcome.value
 
-    def stop(self, grace: float) -> str:
-        """Stop the work; wait up to `grace` seconds for the nodes to have stopped. A sentence on how it went."""
-        stopping = [run for run in self.runs if run.cancel()]
-        if not stopping:
-            return "the work was over already."
-        futures = {run.future: run for run in stopping}
-        try:
-            left = wait(futures, grace).not_done
-        except KeyboardInterrupt:  # the user will not wait
-            left = {future for future in futures if not future.done()}
+    def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> Stop:
+        """Stop the work, and wait for what it leaves; see `stop_runs`."""
+        stop = stop_runs(self.runs, grace, nullcontext() if shown is None else shown)
         self.finish()
-        if waiting := _ranks(run for future, run in futures.items() if future in left):
-            return f"{asked_to_stop(waiting)}."
-        ranks = _ranks(stopping)
-        return f"the work on {listed(ranks)} was stopped." if ranks else "the work had not started on any node."
+        return stop
+
+    def salvage(self, stop: Stop) -> str:
+        """Bind what there is of a cell that was stopped; a sentence on how that went and on what came back."""
+        when = "at its end" if stop.was_over else "then"
+        with self._using_originals():
+            return stop.text(came_back(self._bind_remains(), as_lists=self.shape != "single", when=when))
+
+    @contextmanager
+    def _using_originals(self) -> "Iterator[None]":
+        """The last use of the originals, unless it is interrupted: `salvage` needs them then."""
+        try:
+            yield
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:
+            self.originals.release()
+            raise
+        self.originals.release()
+
+    def _tell_what_came(self, error: TaskError) -> None:
+        """Bind what there is of a cell that did not end by itself, and add to `error` what came back."""
+        as_lists = self.shape != "single"
+        if came := came_back(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
+            error.add_note(f"{came}.")
+        elif isinstance(error, (TaskCancelledError, TaskTimeoutError)) and any(
+            each.is_lost for run in self.runs for each in run.remains()
+        ):
+            error.add_note("What the cell had assigned did not come back.")
+
+    def _bind_remains(self) -> list[str]:
+        remains = [each for run in self.runs for each in run.remains()]
+        names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
+        self._bring([each.value for each in remains if isinstance(each.value, CellResult)])
+        return names
 
     def _apply(self) -> Outcome:
-        match self.shape:
-            case "single":
-                return apply_result(self.runs[0].future.result(), self.user_ns, self.originals)
-            case "all":
-                results = self.runs[0].future.result()
-            case "map":
-                results = [_result(run) for run in self.runs]
         try:
+            results = self._results()
+        except TaskError as error:
+            self._tell_what_came(error)
+            raise
+        try:
+            if self.shape == "single":
+                return apply_result(results[0], self.user_ns, self.originals)
             return apply_results(results, self.user_ns)
         except BaseException as error:
-            tell_the_others(error, results)
+            if self.shape != "single":
+                tell_the_others(error, results)
+            elif isinstance(error, Exception):
+                self._name_node(error)
             raise
+        finally:
+            self._bring(results)
+
+    def _bring(self, results: "Sequence[CellResult]") -> None:
+        if self.files is not None:
+            self.files.arrive(results)
+
+    def _with_files(self, items: "Iterator[Any]") -> "Generator[Any, None, CellResult]":
+        """What a cell that yields gives; its files come home with its names."""
+        result = yield from cast("Generator[Any, None, CellResult]", items)
+        self._bring([result])
+        return result
+
+    def _explain(self, error: BaseException) -> None:
+        if self.files is not None:
+            self.files.explain(error)
+
+    def _results(self) -> list[CellResult]:
+        """What the runs have returned.
+
+        Raises:
+            TaskError: the cell did not end by itself; with `--map`, it was cancelled.
+        """
+        match self.shape:
+            case "single":
+                return [self.runs[0].future.result()]
+            case "all":
+                results: list[CellResult] = self.runs[0].future.result()
+                return results
+            case "map":
+                for run in filter(was_cancelled, self.runs):
+                    run.future.result()  # raises that it was
+                return [_result(run) for run in self.runs]
+
+    def _name_node(self, error: BaseException) -> None:
+        if self.names_node and not isinstance(error, SkywardError):  # those say it themselves
+            tell_where(error, self.runs[0].nodes[-1])
 
 
 def _result(run: "Run[CellResult]") -> CellResult:
@@ -122,7 +204,3 @@ def _result(run: "Run[CellResult]") -> CellResult:
         return run.future.result()
     except TaskError as error:
         return CellResult(Harvest(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
-
-
-def _ranks(runs: "Iterable[Run[Any]]") -> list[int]:
-    return sorted({rank for run in runs for rank in run.nodes})

@@ -12,6 +12,7 @@ from skyward_jupyter.capture import CAPTURE_LIMIT
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
+    from skyward.compute import On
     from skyward.config import Config, Found
 
 __all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
@@ -22,12 +23,21 @@ class Settings:
     """What the user configures for all cells. See the traits of `SkyMagics`."""
 
     pool: str = DEFAULT_POOL
+    on: "On" = "one"
+    by_node: bool = False
+    quiet: bool = False
+    retries: int = 0
     timeout: float | None = None
     footer: bool = True
     capture_limit: int = CAPTURE_LIMIT
     show_progress: bool = True
     progress_after: float = 0.5
-    interrupt_grace: float = 1.0
+    interrupt_grace: float = 5.0
+
+    @property
+    def of_options(self) -> dict[str, Any]:
+        """The fields of `CellOptions` that a cell has where it does not say otherwise."""
+        return {name: getattr(self, name) for name in ("pool", "on", "by_node", "quiet", "retries", "timeout")}
 
 
 NAMES = tuple(field.name for field in fields(Settings))
@@ -92,6 +102,18 @@ def _text(value: object) -> str:
     return value
 
 
+def _place(value: object) -> "On":
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(value)
+    return reading.place(str(value))
+
+
+def _retries(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(value)
+    return value
+
+
 def _number(read: Callable[[str], float]) -> Callable[[object], float]:
     """Takes numbers too where `read` takes texts."""
 
@@ -107,6 +129,10 @@ _SECONDS = "seconds, or a duration such as '90s' or '1h'"
 _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "pool": ("the name of a pool", _text),
     "timeout": (_SECONDS, _number(reading.duration)),
+    "on": (reading.PLACES, _place),
+    "by_node": ("true or false", _flag),
+    "quiet": ("true or false", _flag),
+    "retries": ("a whole number", _retries),
     "footer": ("true or false", _flag),
     "capture_limit": ("bytes, or a size such as '500MB'", _number(reading.size)),
     "show_progress": ("true or false", _flag),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["config_text", "shown_value"]
 
-OPTION = "an option, when it was opened"
+OPTION = "given when it was opened"
 
 _DEFAULTS = field_paths(
     {field.name: getattr(owner, field.name) for owner in (Spec(), Options()) for field in fields(owner)}

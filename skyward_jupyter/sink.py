@@ -1,15 +1,14 @@
 """What nodes print and display, put into the cell that asked for it."""
 
-import sys
 import time
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from skyward.console import live_columns
-from skyward.lines import LabelledLines
+from skyward.lines import LabelledLines, StreamName
 from skyward.reporting.screen import screen
 from skyward.worker.display import CLEAR_MIME
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CellSink"]
 
-type StreamName = Literal["stdout", "stderr"]
-
 
 class CellSink:
     """Takes what a cell prints and displays on its nodes. It may be called from any thread.
@@ -31,7 +28,6 @@ class CellSink:
     Args:
         shell: the shell of the cell.
         label: whether each line, and each display, says which node it is from.
-        before: called before the first output of all.
         tape: keeps what is put out; nothing is kept if None.
     """
 
@@ -40,13 +36,11 @@ class CellSink:
         shell: "InteractiveShell",
         *,
         label: bool = False,
-        before: Callable[[], object] | None = None,
         tape: "Tape | None" = None,
     ) -> None:
         self._tape = tape
         self._shell = shell
         self._label = label
-        self._before = before
         self._context: Context = copy_context()
         self._lines = LabelledLines(time.monotonic) if label else None
         self._lock = Lock()
@@ -57,7 +51,8 @@ class CellSink:
             self._put(stream, text)
             return
         with self._lock:
-            self._put(stream, self._lines.add(node, stream, text, columns=self._columns))
+            for piece in self._lines.add(node, stream, text, columns=self._columns):
+                self._put(*piece)
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
@@ -95,33 +90,20 @@ class CellSink:
         """Write what stands on lines that were not ended, those of one node or all."""
         if self._lines is not None:
             with self._lock:
-                for stream, text in self._lines.finish(node, columns=self._columns).items():
-                    self._put(stream, text)
+                for piece in self._lines.finish(node, columns=self._columns):
+                    self._put(*piece)
 
-    @property
-    def _columns(self) -> int:
+    def _columns(self, stream: StreamName) -> int:
         """Characters of a live line; 0 where there is none, as on a tape."""
-        return 0 if self._tape is not None else live_columns(sys.stdout)
+        return 0 if self._tape is not None else live_columns(stream)
 
     def _put(self, stream: StreamName, text: str) -> None:
         if not text:
             return
         if self._tape is not None:
             self._tape.text(stream, text)
-        self._run(partial(_write, stream, text))
+        self._run(partial(screen.put, stream, text, self))
 
     def _run(self, write: Callable[[], object]) -> None:
-        def in_cell() -> None:
-            before, self._before = self._before, None
-            if before is not None:
-                before()
-            write()
-
         # A context cannot be entered twice at once, and several threads may write.
-        self._context.copy().run(in_cell)
-
-
-def _write(stream: StreamName, text: str) -> None:
-    target = sys.stdout if stream == "stdout" else sys.stderr
-    # A notebook sends what was written a few times a second, and to wait for that is slow.
-    screen.write(target, text, flush=target is not None and target.isatty())
+        self._context.copy().run(write)

@@ -129,7 +129,8 @@ def _what(name: str, origin: "Origin | None") -> str:
 def cell_table(cells: Iterable["CellHandle"]) -> str:
     """One line for each cell in the background."""
     return table(
-        ("cell", "status", "pool", "code"), ((cell.number, cell.status, cell.pool, cell.code) for cell in cells)
+        ("cell", "status", "pool", "code"),
+        ((cell.number, ", ".join(filter(None, (cell.status, cell.amount))), cell.pool, cell.code) for cell in cells),
     )
 
 

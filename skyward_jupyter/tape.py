@@ -1,11 +1,12 @@
 """What a cell in the background has put out so far, so that it can be shown again."""
 
 import itertools
-import sys
 from collections import deque
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal
+
+from skyward.reporting.screen import screen
 
 __all__ = ["Tape"]
 
@@ -90,7 +91,7 @@ class Tape:
         """Put all of it out again, in the cell that runs now."""
         for stream, content in self.pieces():
             if isinstance(content, str):
-                (sys.stderr if stream == "stderr" else sys.stdout).write(content)
+                screen.put("stderr" if stream == "stderr" else "stdout", content, self)
             else:
                 publisher.publish(data=content, metadata={})
 

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics
-from traitlets import Bool, Float, Int, Unicode, observe
+from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, validate
 
 from skyward.config import load
 from skyward.errors import SkywardError
+from skyward_jupyter.reading import PLACES, place
 from skyward_jupyter.settings import NAMES, Settings, Sourced, settings_from
 
 if TYPE_CHECKING:
@@ -21,6 +22,18 @@ class ConfiguredMagics(Magics):
     """Magics with settings. What is set here counts more than what a file says."""
 
     pool = Unicode(_DEFAULT.pool, help="The pool of cells that name none.").tag(config=True)
+    on = Union(
+        [Unicode(), Int()],
+        default_value=_DEFAULT.on,
+        help="Where cells run that do not say it: one, all, head, ranks, or a group of the pool.",
+    ).tag(config=True)
+    by_node = Bool(_DEFAULT.by_node, help="Whether cells on several nodes have a section of output for each node.").tag(
+        config=True
+    )
+    quiet = Bool(_DEFAULT.quiet, help="Whether cells show no progress, no list of what is sent and no footer.").tag(
+        config=True
+    )
+    retries = Int(_DEFAULT.retries, min=0, help="How often a cell that raises is run again.").tag(config=True)
     timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which the work of a cell is stopped.").tag(
         config=True
     )
@@ -29,17 +42,25 @@ class ConfiguredMagics(Magics):
     )
     capture_limit = Int(_DEFAULT.capture_limit, help="Bytes that the variables of a cell may weigh.").tag(config=True)
     show_progress = Bool(
-        _DEFAULT.show_progress, help="Whether to show a line of progress while there is nothing else to see."
+        _DEFAULT.show_progress, help="Whether to show the progress of pools that open and of many tasks."
     ).tag(config=True)
     progress_after = Float(_DEFAULT.progress_after, help="Seconds before a line of progress is shown.").tag(config=True)
     interrupt_grace = Float(
-        _DEFAULT.interrupt_grace, help="Seconds to wait, after an interrupt, for nodes to have stopped."
+        _DEFAULT.interrupt_grace,
+        help="Seconds that a stopped cell has to end and to hand over its variables.",
     ).tag(config=True)
 
     def __init__(self, shell: "InteractiveShell") -> None:
         self._set_here: set[str] = set()
         self._pool_name = _DEFAULT.pool
         super().__init__(shell)
+
+    @validate("on")
+    def _check_on(self, proposal: Any) -> Any:
+        try:
+            return place(str(proposal["value"]))
+        except ValueError:
+            raise TraitError(f"on takes {PLACES}, but got {proposal['value']!r}.") from None
 
     @observe(*NAMES)
     def _was_set(self, change: Any) -> None:
@@ -61,6 +82,14 @@ class ConfiguredMagics(Magics):
         settings = Settings(**{name: each.value for name, each in self.sourced.items()})
         self._pool_name = settings.pool
         return settings
+
+    @property
+    def _display_settings(self) -> Settings:
+        """The settings for what is only shown: a file that is broken by now must not keep code from running."""
+        try:
+            return self._settings
+        except SkywardError:
+            return Settings(**{name: getattr(self, name) for name in NAMES})
 
     @property
     def default_pool(self) -> str:

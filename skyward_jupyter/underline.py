@@ -1,12 +1,13 @@
-"""The line of a magic with what is wrong in it underlined."""
+"""The words of the line of a magic, and the line with what is wrong in it underlined."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from skyward.errors import UsageError
 
-__all__ = ["OptionError", "picture", "underlined"]
+__all__ = ["OptionError", "picture", "split_line", "underlined"]
 
 _SECRET = "--env"
 
@@ -17,12 +18,65 @@ class OptionError(UsageError):
     Attributes:
         flags: all the ways in which those options may be written.
         values: the values that are wrong; none where it is the option itself.
+        words: the words of a line that cannot be split as a whole.
     """
 
-    def __init__(self, text: str, flags: Sequence[str] = (), values: Sequence[str] = ()) -> None:
+    def __init__(
+        self, text: str, flags: Sequence[str] = (), values: Sequence[str] = (), words: Sequence[str] = ()
+    ) -> None:
         super().__init__(text)
         self.flags = tuple(flags)
         self.values = tuple(values)
+        self.words = tuple(words)
+
+
+class _AsTyped(str):
+    """A word that is shown as it was typed."""
+
+    __slots__ = ()
+
+
+_COMMENT = re.compile(r"(?:^|(?<=\s))#")
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a line, as a shell takes them; what follows ` # ` is a comment.
+
+    Raises:
+        OptionError: a quotation is not closed, or the line ends with a backslash.
+    """
+    for end in (*(found.start() for found in _COMMENT.finditer(line)), len(line)):
+        try:
+            return shlex.split(line[:end])
+        except ValueError:
+            continue
+    start = _unfinished(line)
+    mark = line[start]
+    begin = max(line.rfind(space, 0, start) for space in " \t") + 1
+    if mark == "\\":
+        text = "The line ends with a backslash, but options stand on one line: leave it out."
+    else:
+        text = f"A quotation is not closed: write {mark} at its end, or leave out the one that begins it."
+    word, *more = line[begin:].split(maxsplit=1)
+    rest = _AsTyped(f"{word} ..." if more else word)  # what follows may hold a secret
+    raise OptionError(text, [rest], words=[*shlex.split(line[:begin]), rest])
+
+
+def _unfinished(line: str) -> int:
+    """The place of the quotation mark, or the last backslash, that leaves `line` unfinished."""
+    place = start = 0
+    quote = ""
+    while place < len(line):
+        mark = line[place]
+        if mark == "\\" and quote != "'":
+            start = start if quote else place
+            place += 1
+        elif mark == quote:
+            quote = ""
+        elif mark in "'\"" and not quote:
+            quote, start = mark, place
+        place += 1
+    return start
 
 
 @contextmanager
@@ -32,10 +86,7 @@ def underlined(command: str, line: str) -> Iterator[None]:
         yield
     except OptionError as error:
         plain = UsageError(str(error))
-        try:
-            words = shlex.split(line)
-        except ValueError:
-            words = []
+        words = error.words or split_line(line)
         if shown := picture([command, *words], error.flags, error.values):
             plain.add_note(shown)
         raise plain from None
@@ -51,7 +102,7 @@ def picture(words: Sequence[str], flags: Sequence[str], values: Sequence[str]) -
     for word in words:
         flag, equals, _ = word.partition("=")
         is_value = after_flag and word in values
-        after_flag = flag in flags
+        after_flag = flag in flags or word in flags
         text = _written(word, secret=secret)
         gap = ("^" if is_value else " ") if above else ""  # a flag and its value are underlined as one
         above += f"{' ' if above else ''}{text}"
@@ -63,9 +114,8 @@ def picture(words: Sequence[str], flags: Sequence[str], values: Sequence[str]) -
 def _written(word: str, *, secret: bool) -> str:
     """A word as it would be typed; `secret`: it is a variable and its value."""
     flag, equals, value = word.partition("=")
-    if flag == _SECRET and equals:
-        return shlex.quote(f"{flag}={_hidden(value)}")
-    return word if word.startswith("%") else shlex.quote(_hidden(word) if secret else word)
+    shown = f"{flag}={_hidden(value)}" if flag == _SECRET and equals else _hidden(word) if secret else word
+    return shown if word.startswith("%") or isinstance(word, _AsTyped) else shlex.quote(shown)
 
 
 def _hidden(pair: str) -> str:

@@ -1,17 +1,20 @@
-"""The pools of a kernel: named, made on first use, kept from cell to cell, given back when the kernel ends."""
+"""The pools of a kernel: named, kept from cell to cell, given back when the kernel ends.
+
+A cell makes one on first use. Those that code opens (`sky.Compute(...).open()`, `with`, `sky.attach`) are of them too.
+"""
 
 import atexit
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.config.pools import configured_values
 from skyward.control.forked import is_forked
 from skyward.errors import ProvisioningError, SpecError, UsageError
-from skyward.opened import say
+from skyward.opened import observe_with, opened, say
 from skyward.specs import Nodes, NodesLike, OptionFields
 from skyward.specs.paths import compute_fields, field_paths
 from skyward_kernel.reaper import start_reaping
@@ -29,14 +32,28 @@ _OPTIONS = OptionFields.__optional_keys__
 type Asked = Mapping[str, Any]
 """What is asked of a pool, by paths, as `compute_fields` takes it."""
 
+type Shows = Callable[[Compute], AbstractContextManager[object]]
+"""Makes a context for a pool to open in, which shows progress."""
+
 
 class _Resident:
-    """One pool, and what was asked of it."""
+    """One pool, and what was asked of it.
 
-    def __init__(self, compute: "Compute", asked: Asked) -> None:
+    Attributes:
+        by_code: whether code made it, which has it in a variable.
+    """
+
+    def __init__(self, compute: "Compute", asked: Asked, *, by_code: bool = False) -> None:
         self.compute = compute
-        self.asked = dict(asked)
-        self.nodes = Nodes.of(compute.spec.nodes)
+        self.by_code = by_code
+        self._asked = asked
+
+    @property
+    def asked(self) -> Asked:
+        """What would have to be asked for to get it as it is."""
+        size = self.compute.asked_nodes
+        resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
+        return {**self._asked, "nodes": size} if resized else dict(self._asked)
 
 
 class PoolManager:
@@ -60,6 +77,69 @@ class PoolManager:
         self._pools: dict[str, _Resident] = {}
         self._openings: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._shown: Shows = nullcontext
+        self._attaching: dict[str, Shows] = {}
+
+    def observe(self, shown: Shows = nullcontext) -> None:
+        """Have the pools of this process that code opens, or has open already, be among these.
+
+        Args:
+            shown: a context for them to open in.
+        """
+        self._shown = shown
+        observe_with(self._observed)
+        for compute in list(opened):
+            try:
+                self._add(compute)
+            except UsageError:
+                say(
+                    f"Two open pools are named {compute.name!r}; cells and views have one of them. Close the other, "
+                    "and open it again under another name."
+                )
+
+    def stop_observing(self) -> None:
+        """Leave the pools that code has made to that code."""
+        observe_with(None)
+        with self._lock:
+            self._pools = {name: each for name, each in self._pools.items() if not each.by_code}
+
+    @contextmanager
+    def _observed(self, compute: "Compute") -> Iterator[None]:
+        """A context in which code opens a pool; one that this object opens is known, and shown, already."""
+        resident = self._add(compute)
+        if resident is None:
+            yield
+            return
+        try:
+            with self._attaching.get(compute.name, self._shown)(compute):
+                yield
+        except BaseException:
+            self._forget(compute.name, resident)
+            raise
+
+    def _add(self, compute: "Compute") -> "_Resident | None":
+        """The entry of a pool that code has made; None if there is one already.
+
+        Raises:
+            UsageError: another pool has its name.
+        """
+        other = self.peek(compute.name)
+        if other is not None and other is not compute and other.snapshot().state == "closed":
+            self.close(compute.name)  # closing it was interrupted before its end was seen
+        with self._lock:
+            known = self._pools.get(compute.name)
+            if known is not None and known.compute is compute:
+                return None
+            if known is not None:
+                raise _taken(compute.name)
+            by_code = compute.name not in self._attaching
+            return self._put(compute.name, _Resident(compute, _asked_of(compute), by_code=by_code))
+
+    def _put(self, name: str, resident: _Resident) -> _Resident:
+        """Enter a pool, until it is closed, whoever closes it."""
+        self._pools[name] = resident
+        resident.compute.when_closed(lambda: self._forget(name, resident))
+        return resident
 
     @property
     def names(self) -> list[str]:
@@ -95,7 +175,7 @@ class PoolManager:
         """What was asked of the pool of that name when it was made, and is not as its defaults have it."""
         with self._lock:
             resident = self._pools.get(name)
-        return {} if resident is None else dict(resident.asked)
+        return {} if resident is None else resident.asked
 
     def check(self, name: str, asked: Asked) -> None:
         """Check that the pool of that name, if it is open, is what is asked for.
@@ -113,9 +193,9 @@ class PoolManager:
         name: str = DEFAULT_POOL,
         asked: Asked | None = None,
         *,
-        opening: "Callable[[Compute], AbstractContextManager[object]]" = nullcontext,
+        opening: Shows = nullcontext,
     ) -> "Compute":
-        """The pool of that name, opened if it is not. One that failed or was closed is replaced.
+        """The pool of that name, opened if it is not. One that failed is replaced.
 
         Args:
             name: its name.
@@ -134,17 +214,25 @@ class PoolManager:
             compute = resident.compute
             if _works(compute):
                 self._refuse_differences(name, resident, asked)
-                return compute
-            try:
+            elif resident.by_code:
+                self._refuse_differences(name, resident, asked)
                 with opening(compute):
-                    compute.open()
-            except BaseException:
-                self._forget(name, resident)
-                raise
+                    self._reopen(name, resident)
+            else:
+                try:
+                    with opening(compute):
+                        compute.open()
+                except BaseException:
+                    self._forget(name, resident)
+                    raise
             return compute
 
-    def attach(self, name: str = DEFAULT_POOL) -> "Compute":
+    def attach(self, name: str = DEFAULT_POOL, *, opening: Shows = nullcontext) -> "Compute":
         """The pool of that name, which another kernel, or this one before it was restarted, has left behind.
+
+        Args:
+            name: its name.
+            opening: a context to take it over in, such as one that shows progress.
 
         Raises:
             UsageError: there is none, its owner lives, or this kernel has a pool of that name already.
@@ -156,10 +244,13 @@ class PoolManager:
             one_at_a_time = self._openings.setdefault(name, threading.Lock())
         with one_at_a_time:
             if self.find(name) is not None:
-                raise UsageError(f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`.")
-            compute = attach(name)
-            with self._lock:
-                self._pools[name] = _Resident(compute, _asked_of(compute))
+                raise _taken(name)
+            self._attaching[name] = opening
+            try:
+                compute = attach(name)
+                self._add(compute)  # where this object does not observe
+            finally:
+                del self._attaching[name]
             return compute
 
     def close(self, name: str = DEFAULT_POOL) -> None:
@@ -191,8 +282,12 @@ class PoolManager:
         return list(residents)
 
     def leave(self) -> list[str]:
-        """Forget the pools whose nodes outlive this kernel, for the one that takes its place. Their names."""
-        left = [name for name in self.names if (compute := self.find(name)) is not None and compute.leave()]
+        """Forget the pools whose nodes outlive this kernel, for the one that takes its place. Their names.
+
+        Those that a `with` block is to close are kept, and end with this kernel.
+        """
+        there = {name: self.find(name) for name in self.names}
+        left = [name for name, pool in there.items() if pool is not None and not pool.is_scoped and pool.leave()]
         with self._lock:
             for name in left:
                 self._pools.pop(name, None)
@@ -205,10 +300,7 @@ class PoolManager:
             UsageError: there is no pool of that name, or `nodes` is no number of nodes.
         """
         wanted = Nodes.of(nodes)
-        resident = self._resident(name)
-        resident.compute.resize(wanted)
-        resident.nodes = wanted
-        resident.asked["nodes"] = wanted
+        self._resident(name).compute.resize(wanted)
         return wanted
 
     def _resident(self, name: str) -> _Resident:
@@ -225,16 +317,26 @@ class PoolManager:
         """The entry of that name: the one there is while its pool works, and else a new one."""
         with self._lock:
             known = self._pools.get(name)
-        if known is not None and _works(known.compute):
+        if known is not None and (known.by_code or _works(known.compute)):
             return known
         # A pool that failed comes back as it was: a cell made for a GPU must not run on something else.
         asked = asked if known is None else {**known.asked, **asked}
         resident = _Resident(self._make(name, asked), asked)
         with self._lock:
-            self._pools[name] = resident
+            self._put(name, resident)
         if known is not None:
             _close(known.compute)
         return resident
+
+    def _reopen(self, name: str, resident: _Resident) -> None:
+        """Open the pool that code has made, and has in a variable, or wait until who opens it now has done so."""
+        compute = resident.compute
+        compute.open()
+        if not _works(compute):
+            _close(compute)
+            with self._lock:
+                self._put(name, resident)
+            compute.open()
 
     def _make(self, name: str, asked: Asked) -> "Compute":
         if self._factory is None:
@@ -254,16 +356,24 @@ class PoolManager:
         if not differing:
             return
         if differing == ["nodes"]:
-            wanted = asked["nodes"]
-            raise SpecError(
-                f"Pool {name!r} has {_label(self._labels, 'nodes')} {has['nodes']}, not {wanted}: "
-                f"resize it with `%sky scale {name} {wanted}`."
-            )
+            wanted, groups = asked["nodes"], resident.compute.groups
+            resize = f"resize it with `%sky scale {name} {wanted}`"
+            if len(groups) > 1:
+                resize = f"resize a group of it with `pool.resize(nodes, group={next(iter(groups))!r})`"
+            label = _label(self._labels, "nodes")
+            raise SpecError(f"Pool {name!r} has {label} {has['nodes']}, not {wanted}: {resize}.")
         texts = [f"{_label(self._labels, path)} {_text(has[path])}, not {_text(asked[path])}" for path in differing]
         raise SpecError(
             f"Pool {name!r} has {'; '.join(texts)}: close it with `%sky down {name}` and run this again to replace it, "
             "or use another pool with `--pool NAME`."
         )
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError(
+        f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`, or use another name for "
+        "the new one."
+    )
 
 
 def _asked_of(compute: "Compute") -> Asked:
@@ -291,7 +401,7 @@ def _close(compute: "Compute") -> None:
 
 def _current(resident: _Resident, path: str) -> Any:
     if path == "nodes":
-        return resident.nodes
+        return resident.compute.asked_nodes
     group, dot, name = path.partition(".")
     compute = resident.compute
     owner: object = compute.options if group in _OPTIONS else compute.spec

@@ -48,6 +48,8 @@ _SHELL = 'cd "$1" && exec "${SHELL:-sh}"'
 class Local:
     """Worker processes on this machine, each on a loopback address and in a working directory of its own.
 
+    Cells run in the notebook's folder instead.
+
     They have the interpreter and the packages of the calling process, and what the image's `pip` adds to them, in an
     environment that is kept for later pools. Where the image asks for another `python`, they have that, and only what
     the image names. Its `apt` and the spec's hardware are not acted on; the pool says so. What the image includes is
@@ -89,6 +91,11 @@ class Local:
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "local"
+
+    @property
+    def shares_files(self) -> bool:
+        """True: its nodes have the files of this machine."""
+        return True
 
     @property
     def acts_on(self) -> ActsOn:
@@ -167,7 +174,7 @@ class _LocalProvider:
         if not self._outlives:
             return LocalAccess(host, str(directory))
         # Entered like any machine that stays: by a command, and that of this machine only runs what it is given.
-        command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes")
+        command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes", "SKYWARD_SHARED_FILES=1")
         name, folder = f"this machine ({directory.name})", str(directory)
         return ExecAccess(command, name, folder, python=sys.executable, terminal=("sh", "-c", _SHELL, "sh", folder))
 

@@ -69,13 +69,18 @@ def find_files(start: Path | None = None) -> tuple[File, ...]:
         start: the directory to look upwards from; the working directory if None.
 
     Raises:
-        SpecError: one of them cannot be read, or is not TOML.
+        SpecError: one of them cannot be read, or is not TOML; or the working directory was deleted.
     """
     files = []
     user = os.environ.get("SKYWARD_DEFAULTS", USER_FILE)
     if user and (file := _read(Path(user).expanduser())):
         files.append(file)
-    here = (start or Path.cwd()).absolute()
+    try:
+        here = (start or Path.cwd()).absolute()
+    except FileNotFoundError:
+        raise SpecError(
+            "The working directory was deleted: change to one that exists, with %cd or os.chdir()."
+        ) from None
     for folder in (here, *here.parents):
         if file := _read(folder / PROJECT_FILE):
             files.append(file)

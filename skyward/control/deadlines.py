@@ -1,9 +1,9 @@
 """The deadlines of the tasks of one node, as its client keeps them. Decides; does nothing.
 
 A node ends a task that runs past its timeout by itself. It cannot while C code holds its interpreter: then it does not
-answer its client either. So the client counts too. A task is overdue `ALLOWANCE` seconds after its deadline, or after
-it was told to stop. A node that has not answered for `UNHEARD` seconds and has an overdue task is ended; the task ends
-with its timeout, or as cancelled. A node that answers is left to report by itself.
+answer its client either. So the client counts too. A task is overdue `ALLOWANCE` seconds, and those of its own grace,
+after its deadline or after it was told to stop. A node that has not answered for `UNHEARD` seconds and has an overdue
+task is ended; the task ends with its timeout, or as cancelled. A node that answers is left to report by itself.
 
 The time of a task counts from when it has a slot: at once where the node had one free, and otherwise from the end of
 the task before it. A node runs what it is sent in that order.
@@ -11,6 +11,8 @@ the task before it. A node runs what it is sent in that order.
 
 from dataclasses import dataclass, field
 from itertools import islice
+
+from skyward.wire.messages import PACKING
 
 __all__ = ["ALLOWANCE", "LOOK", "UNHEARD", "Deadlines"]
 
@@ -27,13 +29,14 @@ LOOK = 0.25
 @dataclass(slots=True)
 class _Held:
     timeout: float | None
+    grace: float
     since: float | None = None
     told: float | None = None
 
     def due(self) -> float | None:
         if self.told is not None:
-            return self.told
-        return None if self.since is None or self.timeout is None else self.since + self.timeout
+            return self.told + self.grace
+        return None if self.since is None or self.timeout is None else self.since + self.timeout + self.grace
 
 
 @dataclass
@@ -43,15 +46,20 @@ class Deadlines:
     slots: int
     _tasks: dict[int, _Held] = field(default_factory=dict)
 
-    def sent(self, task: int, timeout: float | None, now: float) -> None:
-        """Note that the node was sent a task."""
-        self._tasks[task] = _Held(timeout)
+    def sent(self, task: int, timeout: float | None, now: float, grace: float = 0.0) -> None:
+        """Note that the node was sent a task, which has `grace` seconds to end by itself when it is to stop."""
+        self._tasks[task] = _Held(timeout, grace)
         self._count(now)
 
     def stopped(self, task: int, now: float) -> None:
         """Note that a task was told to stop."""
         if (held := self._tasks.get(task)) is not None and held.told is None:
             held.told = now
+
+    def leaving(self, task: int, now: float) -> None:
+        """Note that a task has stopped and packs what it leaves, which may keep its node from answering."""
+        if (held := self._tasks.get(task)) is not None:
+            held.told, held.grace = now, PACKING
 
     def ended(self, task: int, now: float) -> None:
         """Note that the node is done with a task."""

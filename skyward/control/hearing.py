@@ -29,6 +29,7 @@ from skyward.wire.messages import (
     Ending,
     Event,
     Finished,
+    Leaving,
     Need,
     Output,
     Paused,
@@ -46,6 +47,9 @@ __all__ = ["Hearing"]
 
 _NOTICED_WITHIN = 2.0
 """Seconds within which a node that has died is known to be lost, unless its link is what broke."""
+
+_NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
+"""Exceptions of a cell that would be no different if it ran again."""
 
 _logger = logging.getLogger(__name__)
 
@@ -126,6 +130,8 @@ class Hearing:
                 work.yielded += len(items)
                 work.stream.arrive(items)
                 self._delivered(event.task)
+            case Leaving() if work is not None:
+                work.is_leaving = True
             case Paused(_, credited) if work is not None and work.stream is not None:
                 work.stream.pause(credited)
             case Started():
@@ -199,20 +205,28 @@ class Hearing:
         self.log.close()
 
     def _on_finished(self, node: "Node", event: Finished, work: Work | None) -> None:
-        payload = event.payload
         if work is not None and work.timeout is not None and event.seconds > work.timeout:
-            event, payload = self._too_late(node, event), Payload(b"")
+            event = self._too_late(node, event, work)
+        payload = event.payload
         if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
             self._ended(node, event, Arrived(payload), work)
         elif work is not None and (left := self._leave(node, event, work)) is not None:
             self._ended(node, event, left, work)
         else:
-            self._spawn(self._fetch_result(node, event, blobs_of([payload])))
+            blobs = blobs_of([payload])
+            if work is not None:
+                work.coming = sum(blob.size for blob in blobs)
+            self._spawn(self._fetch_result(node, event, blobs))
 
-    def _too_late(self, node: "Node", event: Finished) -> Finished:
-        """Return the end of a task that ran past its timeout: what it returned or raised after that is dropped."""
+    def _too_late(self, node: "Node", event: Finished, work: Work) -> Finished:
+        """Return the end of a task that ran past its timeout.
+
+        What it returned or raised after that is dropped, unless it is one that leaves something: it returns just that.
+        """
         if event.outcome not in ("value", "error"):
             return event
+        if event.outcome == "value" and work.grace:
+            return replace(event, outcome="timeout")
         if keys := tuple(blob.key for blob in blobs_of([event.payload])):
             node.tell(Drop(keys))
         return replace(event, outcome="timeout", payload=Payload(b""))
@@ -224,10 +238,15 @@ class Hearing:
             for blob in blobs:
                 fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
         except ConnectionError:
+            if (work := self.works.get(event.task)) is not None:
+                work.is_leaving, work.coming = False, 0
             await self._not_moved(node, event.task, event.seconds)
             return
         except Exception as error:
-            event, arrived = replace(event, outcome="error", error="RemoteError"), _not_brought(error)
+            if event.outcome in ("value", "error"):
+                event, arrived = replace(event, outcome="error", error="RemoteError"), _not_brought(error)
+            else:
+                arrived = Arrived(Payload(b""))
         else:
             arrived = Arrived(event.payload, fetched)
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
@@ -245,6 +264,9 @@ class Hearing:
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, Arrived):
                 retry = _covered(work, arrived)
+            elif event.outcome == "value" and event.error and work.retries.times:  # of a cell: its result carries it
+                kind = event.error.rpartition(".")[2]
+                retry = "" if kind in _NO_DIFFERENT else f"it raised {kind}"
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 
 

@@ -299,5 +299,5 @@ def _recipe(work: Work) -> Work:
     future: TaskFuture[Any] = TaskFuture()
     future.name = work.future.name
     recipe = Work(work.code, work.call, future, work.sink, work.timeout, needs=work.needs, retries=work.retries)
-    recipe.origin, recipe.inputs = work.origin, work.inputs
+    recipe.origin, recipe.inputs, recipe.grace = work.origin, work.inputs, work.grace
     return recipe

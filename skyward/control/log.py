@@ -92,6 +92,7 @@ class Log:
             self._entries.append(entry)
             self._size += _OVERHEAD
         self._size += len(entry.text)
+        self._open.pop(_other(stream), None)  # what comes there goes behind this one
         if len(entry.text) < _PIECE and not entry.text.endswith("\n"):
             self._open[stream] = number
         while self._size > self._kept and len(self._entries) > 1:
@@ -145,6 +146,12 @@ class Log:
 def _stream(node: int, written: Output | LogEntry) -> _Stream:
     """What is one stream: that of a task wherever it runs, or that of a node whatever its machine is."""
     return written.task, 0 if written.task else node, written.stream
+
+
+def _other(stream: _Stream) -> _Stream:
+    """The other stream of the same task, or node."""
+    task, node, name = stream
+    return task, node, "stderr" if name == "stdout" else "stdout"
 
 
 def _remember[K](lengths: dict[K, int], key: K, length: int) -> None:

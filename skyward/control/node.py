@@ -38,6 +38,7 @@ from skyward.wire.messages import (
     Event,
     Farewell,
     Finished,
+    Leaving,
     Metrics,
     Reported,
     Shutdown,
@@ -198,6 +199,9 @@ class Node:
                 self._keep(replace(now, at=time.time()))
             case Farewell():
                 self._silent.set()
+            case Leaving(task) if self._deadlines is not None:
+                self._deadlines.leaving(task, time.monotonic())
+                self._pass_on(event)
             case Finished(task) if self._deadlines is not None:
                 self._deadlines.ended(task, time.monotonic())
                 self._pass_on(event)
@@ -359,7 +363,7 @@ class Node:
             if self.on_code is not None:
                 self.on_code(self, work)
         stream = work.stream is not None
-        self._keep_time(work.task, work.timeout)
+        self._keep_time(work)
         self.tell(
             Submit(
                 work.task,
@@ -373,13 +377,14 @@ class Node:
                 share,
                 "" if work.origin is None else work.origin.label,
                 work.values,
+                work.grace,
             )
         )
 
-    def _keep_time(self, task: int, timeout: float | None) -> None:
+    def _keep_time(self, work: Work) -> None:
         if self._deadlines is None:
             self._deadlines = Deadlines(self.terms.slots)
-        self._deadlines.sent(task, timeout, time.monotonic())
+        self._deadlines.sent(work.task, work.timeout, time.monotonic(), work.grace)
         self._watch_deadlines()
 
     def _watch_deadlines(self) -> None:

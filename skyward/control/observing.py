@@ -157,7 +157,7 @@ class Observer:
                 self._emit(events.TaskCancelled, task, name, node, elapsed)
             case "timeout":
                 self._emit(events.TaskTimedOut, task, name, node, elapsed)
-            case "error":
+            case "error" | "raised":
                 self._emit(events.TaskFailed, task, name, node, elapsed, work.error, reason)
             case _:
                 self._emit(events.TaskFailed, task, name, node, elapsed, FAILED_WITH[outcome], reason)

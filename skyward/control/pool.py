@@ -16,6 +16,7 @@ from skyward.control import machine_messages
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.alarm import Alarm
+from skyward.control.choosing import chosen_ranks, no_node
 from skyward.control.clustering import Clustering
 from skyward.control.deadlock import DeadlockDetector
 from skyward.control.decisions import DecisionEvent
@@ -38,13 +39,13 @@ from skyward.control.setting_up import plane_of
 from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
-from skyward.control.work import BroadcastWork, Work
+from skyward.control.work import Arrived, BroadcastWork, Work
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, UsageError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.messages import Blob, Credit, Drop, Reported
+from skyward.wire.messages import NOTHING_LEFT, Blob, Credit, Drop, Reported
 
 if TYPE_CHECKING:
     from skyward.logs import Follower, Wanted
@@ -293,8 +294,7 @@ class Pool:
         """Queue tasks that can run."""
         ready = self._ready()
         if target is not None and target not in ready.reconciler.book.seats:
-            known = ", ".join(map(str, sorted(ready.reconciler.book.seats))) or "none"
-            error = UsageError(f"Pool {self.name!r} has no node {target}; its nodes are {known}.")
+            error = no_node(self.name, [target], ready.reconciler.book)
             for work in works:
                 if work.task in self._works:
                     work.broken, work.error = error, type(error).__name__
@@ -311,16 +311,21 @@ class Pool:
             self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs, retries))
 
     def broadcast(self, work: BroadcastWork) -> None:
-        """Send a task to every node there is, and to those that join while it runs."""
+        """Send a task to every node there is, and to those that join while it runs; or only to the nodes it is for."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
-        work.number = self._ready().tasks.number()
+        ready = self._ready()
+        work.number = ready.tasks.number()
         self._broadcasts[work.number] = work
-        begin = partial(self._tell, tasks.Broadcast(work.number, work.needs, work.retries.times))
-        if work.inputs is None:
-            begin()
-            return
+
+        def begin() -> None:
+            try:
+                ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
+            except UsageError as error:
+                broken(error, "")
+                return
+            self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks))
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
@@ -330,6 +335,9 @@ class Pool:
             del self._broadcasts[work.number]
             work.withdrawn(f"{work.name}() was cancelled: {why}.")
 
+        if work.inputs is None:
+            begin()
+            return
         self._held.hold(work.number, work.inputs, begin, broken, unwanted)
 
     def _let_go(self, inputs: Inputs) -> None:
@@ -464,9 +472,9 @@ class Pool:
                     ended.done(ended.members)
                     if ended.inputs is not None:
                         self._let_go(ended.inputs)
-                case tasks.Requeue(task, _, retries):
+                case tasks.Requeue(task, _, retries, reason):
                     again = self._works[task]
-                    again.running, again.retried = False, retries
+                    again.running, again.retried, again.retried_after = False, retries, reason
                     self._arrived.pop(task, None)
                 case plane.Ready() | plane.Decided():
                     pass
@@ -485,6 +493,8 @@ class Pool:
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
         if node is not None and not node.stop_task(task, recall=recall):
+            if outcome == "cancelled":
+                self._arrived[task] = Arrived(NOTHING_LEFT)
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
 
     def _delivered(self, task: int) -> None:

@@ -17,6 +17,13 @@ __all__ = ["TaskRecord", "unix_offset"]
 KEPT = 300
 """Tasks that are over, and pieces of output, that are kept."""
 
+_REASONS: Mapping[Outcome, str] = {
+    "error": "it raised",
+    "raised": "it raised",
+    "timeout": "it ran past its timeout",
+}
+"""Why a task failed, where the control plane has no more to say of it."""
+
 LONGEST = 4096
 """Characters that are kept of one piece of output."""
 
@@ -156,5 +163,5 @@ def _ended_view(ended: _Ended, since: float) -> TaskView:
         yielded=ended.yielded,
         cost=ended.cost,
         retries=ended.retries,
-        reason=ended.reason or {"error": "it raised", "timeout": "it ran past its timeout"}.get(ended.outcome, ""),
+        reason=ended.reason or _REASONS.get(ended.outcome, ""),
     )

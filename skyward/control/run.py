@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from skyward.control import background
@@ -12,7 +13,7 @@ from skyward.control.work import TaskFuture, Work
 from skyward.errors import OperatorError
 from skyward.wire.messages import Blob
 
-__all__ = ["Run", "Runner", "follow"]
+__all__ = ["Remains", "Run", "Runner", "follow"]
 
 
 class Runner(Protocol):
@@ -49,6 +50,23 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
     return Run(work.future, lambda: [work], work.stream)
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What there is of one task.
+
+    Attributes:
+        node: rank of the node that it was sent to last; None if it was sent nowhere.
+        is_over: whether it has ended.
+        value: what it returned, or left when it was stopped; None for neither.
+        is_lost: whether it was stopped, or failed, and what it left is lost with it.
+    """
+
+    node: int | None
+    is_over: bool
+    value: Any = None
+    is_lost: bool = False
+
+
 class Run[T]:
     """A task, or a broadcast, that was sent.
 
@@ -82,6 +100,20 @@ class Run[T]:
         return not self.future.done() and self.future.cancel()
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether what it returned, or left when it was stopped, is being packed or is on its way here."""
+        return any((work.is_leaving or work.coming) and not work.future.done() for work in self._works())
+
+    @property
+    def coming(self) -> int:
+        """Bytes on their way here of what came of tasks that have ended on their nodes."""
+        return sum(work.coming for work in self._works() if not work.future.done())
+
+    def remains(self) -> list[Remains]:
+        """What there is of each of its tasks, in the order of ranks. Waits for none of them."""
+        return [_remains_of(work) for work in self._works()]
+
+    @property
     def nodes(self) -> list[int]:
         """Ranks it runs on, or ran on, in the order of starting."""
         return [rank for work in self._works() for rank in work.nodes]
@@ -97,8 +129,23 @@ class Run[T]:
         if self.future.done():
             if self.future.cancelled():
                 return "cancelled"
-            return "done" if Future.exception(self.future) is None else "failed"
+            return "failed" if Future.exception(self.future) is not None or self.failed else "done"
         return "running" if any(work.running for work in self._works()) else "queued"
+
+    @property
+    def failed(self) -> int:
+        """Number of its tasks that have failed; a cell that raised has, though its task has a result."""
+        return sum(_has_failed(work) for work in self._works())
+
+    @property
+    def size(self) -> int:
+        """Number of its tasks."""
+        return len(self._works())
+
+    @property
+    def retries(self) -> list[tuple[int, str]]:
+        """Of each task that was queued again: how often, and why the last time."""
+        return [(work.retried, work.retried_after) for work in self._works() if work.retried]
 
     @property
     def cost(self) -> float:
@@ -117,3 +164,19 @@ class Run[T]:
         times = [work.seconds for work in self._works()]
         known = [time for time in times if time is not None]
         return max(known) if known and len(known) == len(times) else None
+
+
+def _remains_of(work: Work) -> Remains:
+    future, node = work.future, work.nodes[-1] if work.nodes else None
+    if not future.done():
+        return Remains(node, is_over=False)
+    if not future.cancelled() and future.exception() is None:
+        return Remains(node, True, future.result())
+    if work.left is not None:
+        return Remains(node, True, work.left.decode())
+    return Remains(node, True, is_lost=node is not None)
+
+
+def _has_failed(work: Work) -> bool:
+    future = work.future
+    return bool(work.error) or (future.done() and not future.cancelled() and Future.exception(future) is not None)

@@ -22,7 +22,12 @@ __all__ = ["final", "settle"]
 
 
 def final(work: Work, settled: Settle) -> Settle:
-    """Return how a task ends for its caller, its record and its event: one that was cancelled, by why it was."""
+    """Return how a task ends for its caller, its record and its event.
+
+    One that was cancelled ends by why it was; one with a value that carries an exception has "raised".
+    """
+    if settled.outcome == "value" and work.error:
+        return replace(settled, outcome="raised")
     if settled.outcome != "cancelled":
         return settled
     if work.stuck:
@@ -43,11 +48,13 @@ def settle(
     work.ended_at = time.monotonic()
     for feeder in work.feeders:
         feeder.stop()
-    if outcome == "value" and arrived is not None:
+    if outcome in ("value", "raised") and arrived is not None:
         if work.stream is not None and isinstance(arrived, Arrived):
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
+    if outcome in ("cancelled", "timeout") and isinstance(arrived, Arrived) and arrived.payload.data:
+        work.left = arrived
     if outcome == "cancelled":
         work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
     else:

@@ -65,11 +65,13 @@ class Broadcast:
 
     Attributes:
         retries: as in `Submitted`.
+        ranks: the only nodes that it is for, up or on their way; None for every node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
     retries: int = 0
+    ranks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +222,12 @@ type Message = (
     | Tick
 )
 
-type Outcome = Literal["value", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"]
-"""How a task ends. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for cannot
-be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
+type Outcome = Literal[
+    "value", "raised", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"
+]
+"""How a task ends. "raised": with a result that carries the exception of a cell. "unfit": no node could ever hold it.
+"abandoned" and "unfunded": the nodes that it waited for cannot be had, or paid. "stuck": streams hold the slots that it
+waited for, until it ends."""
 
 
 # Effects.

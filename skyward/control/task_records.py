@@ -36,7 +36,7 @@ class TaskRecord:
 class BroadcastRecord:
     """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
 
-    `over`: ranks whose part has ended though their node was lost.
+    `over`: ranks whose part has ended though their node was lost. `only`: the nodes that it is for; None for all.
     """
 
     needs: Needs
@@ -45,3 +45,4 @@ class BroadcastRecord:
     size: int = 0
     given: set[int] = field(default_factory=set)
     over: set[int] = field(default_factory=set)
+    only: tuple[int, ...] | None = None

@@ -259,10 +259,17 @@ class TaskManager:
                 self._settle(task, "unfit", reason, effects)
 
     def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
-        ranks = [rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], new.needs)]
-        self._broadcasts[new.broadcast] = BroadcastRecord(new.needs, new.retries, size=len(ranks))
+        ranks = new.ranks
+        if ranks is None:
+            ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
+        self._broadcasts[new.broadcast] = BroadcastRecord(new.needs, new.retries, size=len(ranks), only=new.ranks)
         for position, rank in enumerate(ranks):
             self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
+
+    def could_hold(self, rank: int, needs: Needs) -> bool:
+        """Whether a node could take a task of this shape when it is empty; of one that is not up yet, it may."""
+        node = self._table.nodes.get(rank)
+        return node is None or self._could_hold(node, needs)
 
     def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
         """Whether a node could take a task of this shape when it is empty."""
@@ -285,6 +292,8 @@ class TaskManager:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
+            if record.only is not None and rank not in record.only:
+                continue
             if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
                 share = (record.size, record.size) if record.size else (0, 1)
                 record.size = max(1, record.size)

@@ -18,6 +18,7 @@ from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
+from skyward.placement import ALL, Several
 from skyward.retrying import NO_RETRIES, Retries
 from skyward.specs.needs import NOTHING, Needs
 from skyward.wire.code import PreparedCode
@@ -335,15 +336,20 @@ class Work:
         needs: what it asks of its node.
         retries: how often it runs again when it raises, and after what.
         retried: how often it was queued again so far.
+        retried_after: why, the last time.
         nodes: ranks it was sent to, in order.
         seconds: how long it ran, once it is over.
         origin: the cell that sent it.
         queued_at, sent_at, ended_at: when it was made, when it was sent to a node last, and when it was over.
         terms: what that node is and costs.
         yielded: how many elements of its stream have arrived.
-        error: name of the type of what it raised, once it has.
+        error: name of the type of what it raised, or of the exception that its result carries, once it has.
         group_limit: seconds that its group had, once they were over before the task was.
         stuck: why it can never start, once that is certain.
+        grace: seconds that it has to end by itself when it is to stop; see `wire.messages.Submit`.
+        is_leaving: whether it was stopped, and what it leaves is being packed on its node, or is on its way.
+        coming: bytes of what came of it that are on their way here.
+        left: what it left, once it was stopped.
         inputs: what it waits for before it can be sent.
         broken: the error that it ends with because one of these failed, or could not be had.
         unwanted: why it is cancelled, because one of these was.
@@ -361,6 +367,7 @@ class Work:
     needs: Needs = NOTHING
     retries: Retries = NO_RETRIES
     retried: int = 0
+    retried_after: str = ""
     task: int = 0
     nodes: list[int] = field(default_factory=list)
     seconds: float | None = None
@@ -374,6 +381,10 @@ class Work:
     error: str = ""
     group_limit: float | None = None
     stuck: str = ""
+    grace: float = 0.0
+    is_leaving: bool = False
+    coming: int = 0
+    left: Arrived | None = None
     inputs: Inputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
@@ -403,6 +414,7 @@ class BroadcastWork:
         refused: called with the error that keeps it from having any.
         withdrawn: called with why it was cancelled before it had any.
         inputs: what it waits for before it begins.
+        where: the nodes that it is for.
     """
 
     make: Callable[[], Work]
@@ -414,4 +426,5 @@ class BroadcastWork:
     name: str = ""
     retries: Retries = NO_RETRIES
     inputs: Inputs | None = None
+    where: Several = ALL
     number: int = 0

@@ -343,7 +343,7 @@ class TaskCompleted(TaskEnded):
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed(TaskEnded):
-    """The task raised an exception, or could not be run.
+    """The task raised an exception, as a cell may, or could not be run.
 
     Attributes:
         error: name of the exception's type, such as "ValueError" or "NodeLostError".

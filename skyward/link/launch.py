@@ -101,6 +101,7 @@ class LocalWorker:
         log = directory / "worker.log"
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
         env["SKYWARD_METRICS_SCOPE"] = "processes"  # the machine is not its own
+        env["SKYWARD_SHARED_FILES"] = "1"  # nor is its disk: cells run in the notebook's folder
         env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
         # An environment of its own has Skyward, behind packages that it has in other versions than this process.
         source = _source_root() if access.python == sys.executable else ""

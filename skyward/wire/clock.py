@@ -16,6 +16,7 @@ class _Clock:
     monotonic = staticmethod(time.monotonic)
     perf_counter = staticmethod(time.perf_counter)
     sleep = staticmethod(time.sleep)
+    time_ns = staticmethod(time.time_ns)
 
 
 clock = _Clock()

@@ -6,7 +6,7 @@ import weakref
 
 from blake3 import blake3
 
-__all__ = ["content_address", "fresh_key", "is_fresh"]
+__all__ = ["content_address", "fresh_key", "is_fresh", "remember_address"]
 
 _FRESH = b"result: "
 """How keys begin that say nothing about the bytes. That of no content does, but for one in 2 to the 64th."""
@@ -15,6 +15,7 @@ _PARALLEL_FROM = 1024 * 1024
 """Bytes from which hashing on several threads pays for starting them."""
 
 _known: dict[int, tuple[weakref.ref[object], bytes]] = {}
+_remembered: dict[int, tuple[bytes, bytes]] = {}
 _lock = threading.Lock()
 
 
@@ -25,6 +26,8 @@ def content_address(view: memoryview) -> bytes:
     address is remembered as long as it lives. Every other buffer is read each time, since it may have changed.
     """
     owner = view.obj
+    if type(owner) is bytes and (noted := _remembered.get(id(owner))) and noted[0] is owner and len(view) == len(owner):
+        return noted[1]
     frozen = len(view) >= _PARALLEL_FROM and _is_frozen(owner) and view.nbytes == getattr(owner, "nbytes", None)
     if frozen:
         with _lock:
@@ -36,6 +39,12 @@ def content_address(view: memoryview) -> bytes:
     if frozen:
         _remember(owner, digest)
     return digest
+
+
+def remember_address(data: bytes, address: bytes, while_alive: object) -> None:
+    """Note the address of `data`, so that it is not read again while `while_alive` lives."""
+    _remembered[id(data)] = data, address
+    weakref.finalize(while_alive, _remembered.pop, id(data), None).atexit = False
 
 
 def fresh_key() -> bytes:

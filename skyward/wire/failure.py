@@ -8,19 +8,28 @@ import linecache
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any
 
 from skyward.errors import RemoteError, RemoteTraceback
 from skyward.wire.exceptions import make_exception, parts_of_exception, restore_exception
+from skyward.wire.frames import FrameRecorder, FrameState
 from skyward.wire.payload import Packed, pack
 
 __all__ = ["Failure", "Frame", "capture_failure"]
 
 type Packing = Callable[[object], Packed]
 type Unpack = Callable[[Packed], Any]
+type MakeTraceback = Callable[[tuple["Frame", ...]], TracebackType | None]
 
 _INTERNAL = ("skyward/worker/", "skyward/wire/", "skyward/mapping.py")
 _MAX_FRAMES = 200
+_MAX_RECORDED = 1200
+"""Frames of one traceback that travel with what they were at: more than Python's limit of recursion, as it is set."""
+
+_FIRST = 100
+"""Frames of the beginning of a longer one that travel."""
+
 _MAX_LINKS = 100
 """Exceptions of one chain that travel: the most recent ones."""
 
@@ -29,12 +38,13 @@ _CAUSE = "The above exception was the direct cause of the following exception:"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a traceback."""
+    """One frame of a traceback. `state`: what it was at, for a frame of a cell."""
 
     filename: str
     line: int
     function: str
     text: str
+    state: FrameState | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +69,21 @@ class Link:
     message: str
     members: "tuple[Failure, ...]" = ()
 
-    def rebuild(self, node: int | None, unpack: Unpack) -> BaseException:
+    def rebuild(self, node: int | None, unpack: Unpack, make_traceback: MakeTraceback | None = None) -> BaseException:
         """Return the exception, of its own type; a `RemoteError` if that cannot be."""
         error: object = None
         if self.packed is not None:
             try:
                 error = unpack(self.packed)
                 if isinstance(error, _Parts):
-                    members = [Failure(member.chain, node).rebuild(unpack) for member in self.members]
+                    members = [Failure(each.chain, node).rebuild(unpack, make_traceback) for each in self.members]
                     error = error.build(members)
             except Exception:
                 error = None
         if not isinstance(error, BaseException):
             error = RemoteError(f"{self.type_name}: {self.message}", self.type_name)
+        if make_traceback is not None:
+            _set(error, "__traceback__", make_traceback(self.frames))
         return error
 
 
@@ -118,20 +130,26 @@ class Failure:
         """The text of the exception."""
         return self.chain[-1].message
 
-    def rebuild(self, unpack: Unpack = Packed.unpack) -> BaseException:
+    def rebuild(self, unpack: Unpack = Packed.unpack, make_traceback: MakeTraceback | None = None) -> BaseException:
         """Return the exception, of its own type; a `RemoteError` if it cannot be.
 
-        Its cause is a `RemoteTraceback`, and its context is the exception that it came from on the node, if any.
+        Its context is the exception that it came from on the node, if any.
+
+        Args:
+            unpack: opens what was packed.
+            make_traceback: makes tracebacks of frames. Without, the cause of the exception is a `RemoteTraceback`; with
+                it, the cause is the exception's own.
         """
         before: BaseException | None = None
         for link in self.chain:
-            error = link.rebuild(self.node, unpack)
+            error = link.rebuild(self.node, unpack, make_traceback)
             if link.relation == _CAUSE:
                 _set(error, "__cause__", before)
             _set(error, "__context__", before)
             before = error
         assert before is not None  # a chain has at least one link
-        _set(before, "__cause__", RemoteTraceback(self.render()))
+        if make_traceback is None:
+            _set(before, "__cause__", RemoteTraceback(self.render()))
         return before
 
     def as_remote_error(self) -> BaseException:
@@ -153,12 +171,21 @@ class Failure:
         return "\n\n".join(parts)
 
 
-def _set(error: BaseException, name: str, value: BaseException | None) -> None:
+def _set(error: BaseException, name: str, value: BaseException | TracebackType | None) -> None:
     BaseException.__dict__[name].__set__(error, value)  # its own `__setattr__` may refuse
 
 
-def capture_failure(error: BaseException, node: int | None = None, packing: Packing = pack) -> Failure:
-    """`error` and the exceptions that led to it, ready to travel, without the frames of the worker itself."""
+def capture_failure(
+    error: BaseException, node: int | None = None, packing: Packing = pack, recorder: FrameRecorder | None = None
+) -> Failure:
+    """`error` and the exceptions that led to it, ready to travel, without the frames of the worker itself.
+
+    Args:
+        error: the exception.
+        node: rank of the node that raised it.
+        packing: packs what is pickled.
+        recorder: records what the frames were at, for a traceback that can be looked into; None for one to read.
+    """
     links: list[Link] = []
     current: BaseException | None = error
     seen: set[int] = set()
@@ -167,12 +194,13 @@ def capture_failure(error: BaseException, node: int | None = None, packing: Pack
         before, relation = _origin(current)
         if id(before) in seen:
             before, relation = None, ""
-        links.append(_link(current, relation if len(links) < _MAX_LINKS - 1 else "", packing))
+        links.append(_link(current, relation if len(links) < _MAX_LINKS - 1 else "", packing, recorder))
         current = before
     return Failure(tuple(links[::-1]), node)
 
 
-def _link(error: BaseException, relation: str, packing: Packing) -> Link:
+def _link(error: BaseException, relation: str, packing: Packing, recorder: FrameRecorder | None) -> Link:
+    frames = _frames(error) if recorder is None else _recorded_frames(error, recorder)
     kind = type(error)
     name = (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
@@ -180,8 +208,8 @@ def _link(error: BaseException, relation: str, packing: Packing) -> Link:
     headline = "".join(traceback.format_exception_only(error)).rstrip()
     members: tuple[Failure, ...] = ()
     if isinstance(error, BaseExceptionGroup):
-        members = tuple(capture_failure(member, None, packing) for member in error.exceptions)
-    return Link(_frames(error), headline, relation, _packed(error, packing), name, _text(error), members)
+        members = tuple(capture_failure(member, None, packing, recorder) for member in error.exceptions)
+    return Link(frames, headline, relation, _packed(error, packing), name, _text(error), members)
 
 
 def _packed(error: BaseException, packing: Packing) -> Packed | None:
@@ -239,5 +267,27 @@ def _origin(error: BaseException) -> tuple[BaseException | None, str]:
 
 def _frames(error: BaseException) -> tuple[Frame, ...]:
     stack = traceback.extract_tb(error.__traceback__, limit=-_MAX_FRAMES)
-    own = [f for f in stack if not any(part in f.filename.replace("\\", "/") for part in _INTERNAL)]
+    own = [f for f in stack if not _is_internal(f.filename)]
     return tuple(Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in own)
+
+
+def _recorded_frames(error: BaseException, recorder: FrameRecorder) -> tuple[Frame, ...]:
+    own: list[TracebackType] = []
+    current = error.__traceback__
+    while current is not None:
+        if not _is_internal(current.tb_frame.f_code.co_filename):
+            own.append(current)
+        current = current.tb_next
+    if (left_out := len(own) - _MAX_RECORDED) > 0:
+        own[_FIRST : _FIRST + left_out] = []
+        BaseException.add_note(error, f"{left_out} frames in the middle of the traceback have been left out.")
+    frames = []
+    for each, state in zip(own, recorder.record(own), strict=True):
+        code, line = each.tb_frame.f_code, each.tb_lineno
+        text = linecache.getline(code.co_filename, line).strip()
+        frames.append(Frame(code.co_filename, line, code.co_name, text, state))
+    return tuple(frames)
+
+
+def _is_internal(filename: str) -> bool:
+    return any(part in filename.replace("\\", "/") for part in _INTERNAL)

@@ -8,6 +8,7 @@ not acknowledged, and drops what it has seen.
 Bulk data does not travel here: a buffer over `INLINE_LIMIT` is a `Blob`, moved on its own connection (`wire.bulk`).
 """
 
+import pickle
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,7 +21,9 @@ __all__ = [
     "BATCH_BYTES",
     "CODES",
     "INLINE_LIMIT",
+    "NOTHING_LEFT",
     "NOWHERE",
+    "PACKING",
     "Batch",
     "Blob",
     "Cancel",
@@ -44,6 +47,7 @@ __all__ = [
     "Kept",
     "Known",
     "Leave",
+    "Leaving",
     "Losses",
     "Metrics",
     "Need",
@@ -70,6 +74,9 @@ BATCH_BYTES = 1024 * 1024
 CODES = 512
 """Functions that each end remembers the other, or a process of a slot, to have. Those used before are sent again."""
 
+PACKING = 120.0
+"""Seconds that packing what a stopped task leaves may take."""
+
 NOWHERE = -1
 """The offset of output whose place in its stream is not known."""
 
@@ -88,6 +95,10 @@ class Payload:
 
     data: bytes | Blob
     buffers: tuple[bytes | Blob, ...] = ()
+
+
+NOTHING_LEFT = Payload(pickle.dumps(None, 5))
+"""What a task leaves that was stopped before it had anything to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,7 @@ class Submit:
         share: position and size that `sky.shard` uses in a broadcast.
         label: what the client knows the task by; kept for whoever attaches to the pool.
         values: results of other tasks that its arguments are made of, as those tasks returned them.
+        grace: seconds that it has to end by itself once it is told to stop; 0 for one that leaves nothing then.
     """
 
     task: int
@@ -128,6 +140,7 @@ class Submit:
     share: tuple[int, int] | None = None
     label: str = ""
     values: tuple[Payload, ...] = ()
+    grace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +322,20 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """The task was stopped, and what it leaves is being packed, which may take a while."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
-    Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "returned"
-    means that it had not started; "lost", that the process it ran in died.
+    Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "timeout"
+    and "cancelled" what the task leaves, or nothing if that is lost; "returned" means that it had not started; "lost",
+    that the process it ran in died. A "value" with an `error` is a result that carries the exception, as a cell's does:
+    its caller gets the result, and the task counts as failed.
     """
 
     task: int
@@ -422,7 +444,7 @@ class Ending:
 OfNode = Clustered | Kept | Told | Reported | Peered | Fetched | Metrics | Ending | Farewell
 """Events that are of no task."""
 
-type Event = Started | Output | Display | Yielded | Paused | Need | Finished | OfNode
+type Event = Started | Output | Display | Yielded | Paused | Need | Leaving | Finished | OfNode
 
 
 @dataclass(frozen=True)
@@ -438,7 +460,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Paused | Need | Finished | OfNode, ...]
+    events: tuple[Started | Output | Display | Yielded | Paused | Need | Leaving | Finished | OfNode, ...]
     received: int
 
 

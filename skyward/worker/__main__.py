@@ -7,10 +7,10 @@ lease, when no message of the pool has come for so long, and what was running th
 Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
 SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its seconds;
 SKYWARD_BACKLOG, bytes of what tasks print that may wait on the disk while nobody listens; SKYWARD_SCRATCH, a directory
-to remove when whoever started it is gone and cannot; SKYWARD_USES, files to hold, one a line; SKYWARD_PIP, the
-requirements that were installed for it, as JSON, and SKYWARD_APT, the system packages that it should have and was not
-given; and SKYWARD_PASS, the secrets by which it and its client know each other, which is removed once it is read, so
-that no task inherits it.
+to remove when whoever started it is gone and cannot; SKYWARD_SHARED_FILES, set where it has the disk of its client;
+SKYWARD_USES, files to hold, one a line; SKYWARD_PIP, the requirements that were installed for it, as JSON, and
+SKYWARD_APT, the system packages that it should have and was not given; and SKYWARD_PASS, the secrets by which it and
+its client know each other, which is removed once it is read, so that no task inherits it.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ from skyward.worker.bulk import BulkServer
 from skyward.worker.connection_limit import ConnectionLimit, raise_descriptor_limit
 from skyward.worker.context import current_task_number
 from skyward.worker.ending import run_exit_functions
+from skyward.worker.folder import remember
 from skyward.worker.hardware import memory_gb, vcpus
 from skyward.worker.lease import Lease
 from skyward.worker.output import capture_descriptors
@@ -179,6 +180,7 @@ def _exit_in(seconds: float) -> None:
 def main() -> None:
     """Run the worker to its end."""
     settings = Settings.from_environment()
+    remember()
     raise_descriptor_limit()
     hold(os.environ.pop("SKYWARD_USES", ""))
     os.environ["SKYWARD_NODE"] = str(settings.node)

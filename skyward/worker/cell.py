@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
+from skyward.files.request import FilesRequest, FilesResult
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -23,6 +24,9 @@ from skyward.worker import figures
 from skyward.worker.captured import Captured, Root
 from skyward.worker.context import current_task
 from skyward.worker.display import display, publish
+from skyward.worker.execute import Interrupted
+from skyward.worker.failing import recorder_for
+from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
@@ -39,8 +43,8 @@ __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 if TYPE_CHECKING:
     from types import FunctionType
 
-_ENDINGS = (Exception, SystemExit, asyncio.CancelledError)
-"""What may end a cell and leave what it has bound; not an interrupt."""
+_ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What may end a cell and leave what it has bound."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -64,6 +68,8 @@ class CellRequest:
         definitions: names bound by an import, a function or a class.
         in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
         shows: whether the last expression is displayed.
+        files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
+        gives: whether the notebook displays it.
     """
 
     source: str
@@ -80,6 +86,8 @@ class CellRequest:
     definitions: tuple[str, ...] = ()
     in_place: bool = True
     shows: bool = True
+    files: FilesRequest | None = None
+    gives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +99,14 @@ class CellResult:
         failure: the exception that ended it, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
+        files: the files that it left.
     """
 
     harvest: Harvest
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
+    files: FilesResult | None = None
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -105,29 +115,31 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
     An exception of the cell is part of the result, because what was assigned before it comes back too.
     """
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            cell.execute(program)
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            return cell.result(error)
-    return cell.result()
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                cell.execute(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
-def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Iterator[Any]:
-    """Run a cell that yields; its elements, packed unless they are plain data, and a `CellResult` as the last one."""
+def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
+    """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
     cell = _Cell(request, captured)
-    with cell.running():
-        try:
-            program = cell.prepare()
-            yield from cell.elements(program)
-        except _ENDINGS as error:
-            leave_if_forked(error)
-            result = cell.result(error)
-        else:
-            result = cell.result()
-    yield result
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                yield from cell.elements(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
 
 
 class _Cell:
@@ -136,13 +148,14 @@ class _Cell:
     def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
         self.request = request
         self._captured = Captured(request.roots, captured)
-        task = current_task()
-        self.node = 0 if task is None else task.node
+        self._task = current_task()
+        self.node = 0 if self._task is None else self._task.node
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
         shell = NodeShell(self.namespace)
         self.namespace["get_ipython"] = lambda: shell
         self.namespace["display"] = display
         self.side = Side(self.namespace, salt=request.run)
+        self.files = CellFiles(request.files, request.run, self.node)
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
@@ -158,11 +171,32 @@ class _Cell:
             try:
                 yield
             finally:
+                self.files.leave()
                 figures.close_figures(self._figures)
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """A context in which a cell that is told to stop leaves what it has bound by then."""
+        try:
+            yield
+        except Interrupted as stop:
+            if self._task is not None and self._task.leaves:
+                stop.left = self._left
+            raise
+
+    def raise_if_stopped(self, error: BaseException) -> None:
+        """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
+        if isinstance(error, KeyboardInterrupt) and self._task is not None and self._task.is_stopped:
+            raise error if isinstance(error, Interrupted) else Interrupted() from None
+
+    def _left(self) -> CellResult:
+        with as_main(self.namespace):
+            return self.result()
 
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
+        self.files.enter()
         lines = request.source.splitlines(keepends=True)
         linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
         program = build(request.source, request.filename)
@@ -174,6 +208,8 @@ class _Cell:
         self._captured.open(self.side, self.node)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        if self._task is not None:
+            self._task.leaves = True
         return program
 
     def execute(self, program: Program) -> None:
@@ -231,10 +267,17 @@ class _Cell:
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
-            return CellResult(found, None, self.node, request.definitions)
+            return CellResult(found, None, self.node, request.definitions, self.files.collect(self.namespace))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
-        failure = capture_failure(error, self.node, lambda value: pack_shared(value, self.side, "the exception").packed)
-        return CellResult(found, failure, self.node, request.definitions)
+        failure = capture_failure(
+            error,
+            self.node,
+            lambda value: pack_shared(value, self.side, "the exception").packed,
+            recorder_for(request.run, self.namespace, self.node, request.filename),
+        )
+        if self._task is not None:
+            self._task.raised = failure.type_name
+        return CellResult(found, failure, self.node, request.definitions, self.files.collect(self.namespace))
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""
@@ -242,6 +285,8 @@ class _Cell:
             self.namespace[VALUE] = value
         if self.request.shows:
             self._show(value)
+        elif self.request.gives:
+            self._last = value  # a figure is not shown twice
 
     def _show(self, value: Any) -> None:
         if value is not None:

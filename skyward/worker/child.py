@@ -23,6 +23,7 @@ from skyward.wire.shared.requests import Request
 from skyward.worker.blobs import BlobStore, Place, read_place
 from skyward.worker.ending import run_exit_functions
 from skyward.worker.execute import Functions, execute, input_streams
+from skyward.worker.folder import remember
 from skyward.worker.forked import ForkedProcessError, is_forked, leave_if_forked, write
 from skyward.worker.guard import ThreadGuard
 from skyward.worker.jobs import Job
@@ -168,6 +169,7 @@ class Child:
 
 def main() -> None:
     """Entry point of `python -m skyward.worker.child FD NODE WORKER`."""
+    remember()
     child = Child(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))
 
     def emit(output: Output) -> None:

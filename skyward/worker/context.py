@@ -3,12 +3,15 @@
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from skyward.errors import TooLargeError
 from skyward.taskvar import TaskVar
 from skyward.wire.messages import Display, Event, Payload
 from skyward.wire.text import encodable, plain_json
+
+if TYPE_CHECKING:
+    from skyward.worker.jobs import Job
 
 __all__ = ["Port", "TaskContext", "current_task", "current_task_number", "running"]
 
@@ -35,13 +38,25 @@ class TaskContext:
         task: its number.
         node: the rank of its node.
         port: its way to the client.
+        job: the job that runs it; None outside a slot.
+        leaves: whether it has something to leave if it is stopped now.
         ended: whether it has ended. Threads that it started may outlive it.
+        raised: qualified name of the type of the exception that its result carries: the task returns, and counts as
+            failed. Empty for none.
     """
 
     task: int
     node: int
     port: Port
+    job: "Job | None" = None
+    leaves: bool = False
     ended: bool = False
+    raised: str = ""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was told to stop."""
+        return self.job is not None and self.job.stopped is not None
 
     def publish_display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str | None, update: bool

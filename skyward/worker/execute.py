@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from threading import Lock  # tasks may replace the attributes of the module
+from types import GeneratorType
 from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
@@ -14,7 +15,18 @@ from skyward.wire.arguments import arriving, arriving_results
 from skyward.wire.clock import clock
 from skyward.wire.failure import Failure, Link, capture_failure
 from skyward.wire.flow import cost
-from skyward.wire.messages import INLINE_LIMIT, Blob, Code, Finished, Paused, Payload, Yielded
+from skyward.wire.messages import (
+    INLINE_LIMIT,
+    NOTHING_LEFT,
+    Blob,
+    Code,
+    Finished,
+    Leaving,
+    Output,
+    Paused,
+    Payload,
+    Yielded,
+)
 from skyward.wire.payload import Fetch, decode, encode_result
 from skyward.wire.pickler import CallScope, decoding_for
 from skyward.wire.stateless import survey
@@ -33,7 +45,18 @@ type Reason = Literal["cancelled", "timeout"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows."""
+    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
+
+    Attributes:
+        left: returns what the task leaves; None if it leaves nothing. Called once the task cannot be interrupted.
+    """
+
+    left: Callable[[], Any] | None = None
+
+    def take(self) -> Any:
+        """Return what the task leaves, and drop the references to the task."""
+        left, self.left, self.__traceback__ = self.left, None, None
+        return None if left is None else left()
 
 
 class Guard(Protocol):
@@ -102,7 +125,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     Always returns the last event of the task, whatever the task did.
     """
     submit = job.submit
-    own = TaskContext(submit.task, node, port)
+    own = TaskContext(submit.task, node, port, job)
     context = running.set(own)
     share = current_share.set(submit.share)
     scope = CallScope()
@@ -111,9 +134,11 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     raised = ""
     try:
         with decoding_for(scope):
-            payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
-    except (Interrupted, Stopped):
-        outcome, payload = guard.reason or job.stopped or "cancelled", Payload(b"")
+            try:
+                payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
+                raised = own.raised
+            except (Interrupted, Stopped) as stop:
+                outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
     except BaseException as error:
         outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
     finally:
@@ -123,6 +148,21 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
         current_share.reset(share)
         running.reset(context)
     return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised)
+
+
+def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
+    """Return what a stopped task leaves, ready to send; an empty payload if that is lost."""
+    if isinstance(stop, Stopped) or stop.left is None:
+        return Payload(b"") if own.leaves else NOTHING_LEFT
+    job.leaving = True
+    try:
+        own.port.emit(Leaving(own.task))
+        return _payload(stop.take(), own.port, "what the task leaves")
+    except BaseException as error:  # objects of the user, or no memory: the task is stopped all the same
+        why = f"{type(error).__name__}: {error}"
+        text = f"What the cell had assigned cannot be sent from node {own.node}: {why}\n"
+        own.port.emit(Output(own.task, "stderr", text))
+        return Payload(b"")
 
 
 def _failed(
@@ -195,9 +235,30 @@ def _stream(job: Job, port: Port, elements: Iterator[Any] | AsyncIterator[Any], 
             except StopIteration as end:
                 return end.value
             _send(job, port, _payload(element, port, name))
+    except (Interrupted, Stopped):
+        if job.submit.grace and isinstance(elements, GeneratorType) and elements.gi_suspended:
+            raise _interrupted_at_yield(elements) from None
+        raise
     finally:
         if isinstance(elements, Generator):
             elements.close()
+
+
+def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
+    """Raise an interrupt where a generator yields, and return the one that ended it.
+
+    What it yields after that is dropped. If it handles the interrupt, it leaves what it returns.
+    """
+    try:
+        elements.throw(Interrupted())
+        while True:
+            next(elements)
+    except Interrupted as stop:
+        return stop
+    except StopIteration as end:
+        ended, returned = Interrupted(), end.value
+    ended.left = lambda: returned
+    return ended
 
 
 def _send(job: Job, port: Port, payload: Payload) -> None:

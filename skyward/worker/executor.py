@@ -1,8 +1,8 @@
 """The task slots of a node: one queue, served by threads; deadlines, interrupts, and what to do when they do not help.
 
 Slot 0 of the thread executor is the main thread, where an interrupt ends even a blocking call. A task that does not
-stop within `PATIENCE` is given up: alone in its process, the process ends and is replaced; beside other tasks, only its
-thread is abandoned, with the interrupt still waiting for it.
+stop within `PATIENCE`, or within its own grace if that is longer, is given up: alone in its process, the process ends
+and is replaced; beside other tasks, only its thread is abandoned, with the interrupt still waiting for it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Literal, Protocol
 
 from skyward.wire.clock import clock
-from skyward.wire.messages import Credit, Feed, Finished, Payload
+from skyward.wire.messages import NOTHING_LEFT, PACKING, Credit, Feed, Finished, Payload
 from skyward.worker.execute import Reason
 from skyward.worker.jobs import Job
 
@@ -23,6 +23,9 @@ PATIENCE = 0.8
 
 _AGAIN = 0.3
 """Seconds after which a task that goes on is interrupted again: it may have caught the first one."""
+
+_LAST = PATIENCE - _AGAIN
+"""Seconds before it is given up at which a task is interrupted again: until then it may handle the first interrupt."""
 
 
 class Slot(Protocol):
@@ -46,6 +49,7 @@ class _Run:
     job: Job
     slot: Slot
     deadline: float | None
+    patience: float
     announced: bool = False
     stopping: Reason | None = None
     since: float = 0.0
@@ -107,7 +111,7 @@ class Executor:
             if job.withdrawn or self._ending:
                 return False
             deadline = None if timeout is None else clock.monotonic() + timeout
-            self._runs[job.submit.task] = _Run(job, slot, deadline)
+            self._runs[job.submit.task] = _Run(job, slot, deadline, max(PATIENCE, job.submit.grace))
             return True
 
     def _release(self, job: Job) -> bool:
@@ -141,16 +145,16 @@ class Executor:
                 self._stop(run, "cancelled")
         elif job is not None:
             outcome: Literal["returned", "cancelled"] = "returned" if recall else "cancelled"
-            self.finished(Finished(task, outcome, Payload(b""), 0.0))
+            self.finished(Finished(task, outcome, NOTHING_LEFT, 0.0))
 
     def _stop(self, run: _Run, reason: Reason) -> None:
         now = clock.monotonic()
-        run.again = now + _AGAIN
         if run.stopping is None:
-            run.stopping, run.since = reason, now
+            run.stopping, run.since, run.again = reason, now, now + _AGAIN
             run.job.stop(reason)
             if run.job.submit.stream:
                 return  # a generator ends at its next element, with its `finally` blocks undisturbed
+        run.again = max(now + _AGAIN, run.since + run.patience - _LAST)
         run.slot.interrupt(run.stopping)
 
     def tick(self) -> None:
@@ -165,7 +169,9 @@ class Executor:
             if run.stopping is None:
                 if run.deadline is not None and now >= run.deadline:
                     self._stop(run, "timeout")
-            elif now - run.since >= PATIENCE:
+            elif run.job.leaving and now - run.since < run.patience + PACKING:
+                continue
+            elif now - run.since >= run.patience:
                 self._give_up(run)
             elif now >= run.again:
                 self._stop(run, run.stopping)
@@ -226,4 +232,5 @@ class Executor:
         for _ in range(slots):
             self._queue.put(None)
         for run in runs:
+            run.patience, run.job.leaving = PATIENCE, False  # nobody waits for what the task leaves
             self._stop(run, "cancelled")

@@ -22,6 +22,7 @@ class Job:
 
     Attributes:
         stopped: why it was told to stop.
+        leaving: whether it was stopped and what it leaves is being packed.
     """
 
     def __init__(self, submit: Submit, code: Code) -> None:
@@ -32,6 +33,7 @@ class Job:
         self._credit = self._credited = submit.credit
         self._stopped = False
         self.stopped: Literal["cancelled", "timeout"] | None = None
+        self.leaving = False
         self._handing = Lock()
         self._hand: Callable[[Credit | Feed], None] | None = None
         self._early: list[Credit | Feed] = []

@@ -20,6 +20,8 @@ __all__ = ["Bound", "Changed", "Homes", "Joint", "Together", "groups"]
 
 _MISSING = object()
 _CONTAINERS = frozenset({list, dict, set})
+_STEPS = frozenset({dict, tuple})
+"""Types of which objects may have been steps on the way to others: the state of an object, the arguments of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class Joint:
         self._bound = bound
         self._changed = {each.number: each for each in changed}
         self._namespace = namespace
+        self._detached: list[Shared] = []
         self._live: set[int] = set()
         for each in bound:
             self._live |= each.objects.keys()
@@ -173,6 +176,24 @@ class Joint:
             self._memory |= {id(extent_of(array).owner) for array in change.now.arrays}
         self._keeps: dict[int, bool] = {}
         self._contents: dict[int, Contents | None] = {}
+        for change in changed:
+            self._take_detached(self._homes.parts[change.number])
+
+    def _take_detached(self, objects: Objects) -> None:
+        """Take the objects as well that no captured value leads to any more: the notebook may have them elsewhere."""
+        detached = [
+            each
+            for each in objects.numbered.values()
+            if id(each) not in self._live and type(each) not in _STEPS and not is_fixed(each)
+        ]
+        if not detached:
+            return
+        try:
+            shared = pack_shared(detached, self._side, "what is left of a value")
+        except NotPicklableError:
+            return
+        self._detached.append(shared)  # keeps alive what `_live` names
+        self._live |= shared.objects().keys()
 
     def packed(self) -> Together:
         """The pickle.
@@ -234,8 +255,8 @@ class Joint:
                 if isinstance(each, type) and key not in classes:
                     continue  # it came in another part
                 if change is not None:
-                    if key not in self._live and (kind in _CONTAINERS or kind is tuple):
-                        continue  # it may only have been a step on the way to another object
+                    if key not in self._live:
+                        continue
                     if not self._keeps_itself(each):
                         continue
                     contents = self._contents_of(each)

@@ -57,12 +57,12 @@ def build(source: str, filename: str) -> Program:
     """The cell `source`, compiled.
 
     Raises:
-        SyntaxError: it is not Python.
-        UsageError: it returns, or it streams and has what cannot stand in a function.
+        SyntaxError: it is not Python, or it returns.
+        UsageError: it streams and has what cannot stand in a function.
     """
     tree = ast.parse(source, filename)
     nodes = list(top_level(tree))
-    _refuse_return(nodes)
+    _refuse_return(nodes, source, filename)
     shows = bool(tree.body) and isinstance(tree.body[-1], ast.Expr) and not _is_silenced(source)
     if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in nodes):
         is_async = any(map(_awaits, nodes))
@@ -106,12 +106,14 @@ def _awaits(node: ast.AST) -> bool:
     return isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith))
 
 
-def _refuse_return(nodes: list[ast.AST]) -> None:
+def _refuse_return(nodes: list[ast.AST], source: str, filename: str) -> None:
     for node in nodes:
         if isinstance(node, ast.Return):
-            raise UsageError(
-                f"line {node.lineno}: a cell cannot `return`. End it with the expression to show, "
-                "or assign the value to a name: it comes back."
+            line = source.split("\n")[node.lineno - 1]
+            raise SyntaxError(
+                "a cell cannot `return`. End it with the expression to show, or assign the value to a name: "
+                "it comes back.",
+                (filename, node.lineno, node.col_offset + 1, line),
             )
 
 

@@ -1,20 +1,24 @@
-"""What `get_ipython()` gives to a cell on a node: `!command`, and a clear answer to everything else."""
+"""What `get_ipython()` gives to a cell on a node: `!command`, a few magics, and a clear answer to everything else."""
 
 import ast
 import codecs
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
 from threading import Thread  # tasks may replace the attributes of the module
+from types import FrameType
 from typing import Any
 
 from skyward.errors import UsageError
+from skyward.worker import magics
 
 __all__ = ["Lines", "NodeShell", "expand_command", "names_in_command"]
 
@@ -48,9 +52,7 @@ class NodeShell:
     def system(self, command: str) -> None:
         """Run `command` in a shell; what it writes appears as it is written. `_exit_code` has how it ended."""
         with _running(expand_command(command, self.user_ns), subprocess.STDOUT) as process:
-            for text in _read(process):
-                sys.stdout.write(text)
-                sys.stdout.flush()
+            _pass_on(process)
         self.user_ns["_exit_code"] = process.returncode
 
     system_raw = system_piped = system
@@ -62,21 +64,70 @@ class NodeShell:
         self.user_ns["_exit_code"] = process.returncode
         return Lines(text.splitlines()) if split else text
 
-    def run_line_magic(self, name: str, *_: object, **__: object) -> None:
-        """Nodes have no magics.
+    def run_line_magic(self, name: str, line: str = "", *_: object, **__: object) -> Any:
+        """Do what a magic says; the value of the code behind `%time`, or what `%pwd` and `%env` give.
 
         Raises:
-            UsageError: always.
+            UsageError: nodes do not have it.
         """
-        raise UsageError(
-            f"%{name} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky."
-        )
+        if name in magics.IGNORED:
+            return None
+        text = line if name in ("time", "timeit") else expand_command(line, self.user_ns)
+        match name:
+            case "time":
+                return self._time(line, sys._getframe(1), 0)
+            case "timeit":
+                magics.repeated(line, None).measure(self.user_ns, _say)
+            case "cd":
+                _say(f"{magics.change_folder(text)}\n")
+            case "pwd":
+                return os.getcwd()
+            case "env" | "set_env":
+                return magics.environment(text, _say)
+            case _:
+                raise _no_magic(f"%{name}")
+        return None
 
-    run_cell_magic = run_line_magic
+    def run_cell_magic(self, name: str, line: str = "", cell: str = "", *_: object, **__: object) -> Any:
+        """Do what a magic says about the code, the script or the text below it; the value of the code below `%%time`.
+
+        Raises:
+            UsageError: nodes do not have it.
+            CalledProcessError: the script failed.
+        """
+        match name:
+            case "time":
+                return self._time(cell, sys._getframe(1), 1)
+            case "timeit":
+                magics.repeated(line, cell).measure(self.user_ns, _say)
+            case "bash" | "sh":
+                self._script(name, magics.script_arguments(name, expand_command(line, self.user_ns)), cell)
+            case "writefile" | "file":
+                _say(magics.write_file(expand_command(line, self.user_ns), cell))
+            case _:
+                raise _no_magic(f"%%{name}")
+        return None
+
+    def _time(self, code: str, caller: FrameType, below: int) -> Any:
+        """Run code that stands behind, or `below`, the magic, and say how long it took; its value."""
+        filename, line = caller.f_code.co_filename, caller.f_lineno + below
+        return magics.timed(code, self.user_ns, filename, line, _say)
+
+    def _script(self, program: str, arguments: list[str], script: str) -> None:
+        with TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(script)
+            with _running(shlex.join([program, path, *arguments]), subprocess.STDOUT) as process:
+                _pass_on(process)
+        self.user_ns["_exit_code"] = process.returncode
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, f"%%{program}")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"get_ipython().{name} is not there on a node; only !commands are. Use it in a cell without %%sky."
+            f"get_ipython().{name} is not there on a node; only !commands and a few magics are. "
+            "Use it in a cell without %%sky."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -161,6 +212,21 @@ def _end(started: "Future[subprocess.Popen[bytes]]") -> None:
 def _close(process: subprocess.Popen[bytes]) -> None:
     if process.stdout is not None:
         process.stdout.close()
+
+
+def _pass_on(process: subprocess.Popen[bytes]) -> None:
+    """Print what `process` writes, as it is written."""
+    for text in _read(process):
+        _say(text)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _no_magic(text: str) -> UsageError:
+    return UsageError(f"{text} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.")
 
 
 def _read(process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any
 
 from skyward.wire.clock import clock
-from skyward.wire.messages import CODES, Code, Credit, Event, Feed, Finished, Output, Payload
+from skyward.wire.messages import CODES, Code, Credit, Event, Feed, Finished, Leaving, Output, Payload
 from skyward.wire.payload import blobs_of
 from skyward.wire.shared.requests import Request
 from skyward.worker.blobs import BlobStore, Place
@@ -88,6 +88,7 @@ class ProcessSlot:
         self._known: set[bytes] = set()
         self._reason: Reason | None = None
         self._task = 0
+        self._job: Job | None = None
         self._reading = Lock()
         self._dismissed = False
         self._pump: Pump | None = None
@@ -97,7 +98,7 @@ class ProcessSlot:
         """Run `job` in the child to its end, or to the child's."""
         self._reason = None
         with self._reading:
-            self._task = job.submit.task
+            self._task, self._job = job.submit.task, job
             try:
                 try:
                     child = self._ready()
@@ -119,7 +120,7 @@ class ProcessSlot:
                 return failed(job.submit.task, error, self._node)
             finally:
                 self._drain()
-                self._task = 0
+                self._task, self._job = 0, None
 
     def _tell_info(self, child: ChildProcess) -> None:
         info = self._info()
@@ -149,6 +150,9 @@ class ProcessSlot:
             case ("take back", number):
                 if (taken := self._questions.pop(number, None)) is not None:
                     taken.cancel()
+            case Leaving() if self._job is not None:
+                self._job.leaving = True
+                self._emit(message)
             case Output():
                 if self._pump is not None:
                     self._pump.catch_up(read=True)  # it was written to the descriptors before

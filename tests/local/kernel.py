@@ -3,7 +3,7 @@
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,20 +59,38 @@ class Kernel:
         self._client = client
         self.cells: dict[str, Cell] = {}
 
-    def __call__(self, source: str, *, interrupt_when: Callable[[Cell], object] | None = None) -> Cell:
-        """Run a cell to its end; interrupt it once `interrupt_when` is true of it."""
+    def __call__(
+        self, source: str, *, interrupt_when: Callable[[Cell], object] | Iterable[Callable[[Cell], object]] = ()
+    ) -> Cell:
+        """Run a cell to its end; interrupt it once `interrupt_when` is true of it, or each of several in turn."""
         started = time.monotonic()
         request = self._client.execute(source)
         cell = self.cells[request] = Cell()
-        interrupted = False
+        conditions = [interrupt_when] if callable(interrupt_when) else list(interrupt_when)
         while True:
             assert time.monotonic() - started < LIMIT, f"after {LIMIT} s: {cell}"
-            if interrupt_when is not None and not interrupted and interrupt_when(cell):
-                interrupted = True
+            if conditions and conditions[0](cell):
+                del conditions[0]
                 self._manager.interrupt_kernel()
             if self._next(request) == "idle":
                 break
         return cell
+
+    def answering(self, source: str, *answers: str) -> str:
+        """Run a cell that asks for input, as a debugger does; what it wrote, and the answers to its questions."""
+        left, written = list(answers), list[str]()
+
+        def take(message: Any) -> None:
+            written.append(message["content"].get("text", ""))
+
+        def answer(message: Any) -> None:
+            line = left.pop(0)
+            written.append(f"{message['content']['prompt']}{line}\n")
+            self._client.input(line)
+
+        self._client.execute_interactive(source, timeout=LIMIT, allow_stdin=True, output_hook=take, stdin_hook=answer)
+        assert not left
+        return "".join(written)
 
     def kill_and_restart(self) -> None:
         """End its process with SIGKILL, and start it anew, with the extension loaded."""

@@ -123,10 +123,8 @@ class Terminal:
                     self._column += 1
 
 
-def on_a_terminal(home: Path) -> Terminal:
-    script = home / "script.py"
-    often = "from skyward.reporting import console\nconsole.SHARE = 1.0\n"
-    script.write_text(often + SCRIPT.format(options="", seconds=3))
+def on_a_terminal(script: Path) -> Terminal:
+    """What a script leaves on a terminal."""
     controller, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen([sys.executable, str(script)], stdout=follower, stderr=follower, env=environment)
@@ -145,7 +143,10 @@ def on_a_terminal(home: Path) -> Terminal:
 
 
 def test_on_a_terminal_a_status_line_comes_and_goes_and_spoils_nothing(home: Path) -> None:
-    terminal = on_a_terminal(home)
+    script = home / "script.py"
+    often = "from skyward.reporting import console\nconsole.SHARE = 1.0\n"
+    script.write_text(often + SCRIPT.format(options="", seconds=3))
+    terminal = on_a_terminal(script)
     assert "skyward: pool 'p': 2/2 nodes ready, 1 running, 0 queued, 0 done" in terminal.seen
     text = "\n".join(terminal.lines)
     assert "begun, from a task\nresult 3\n" in text

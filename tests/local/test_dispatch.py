@@ -210,3 +210,20 @@ def test_the_first_of_several_specs() -> None:
     specs = [sky.Spec(provider=sky.Local(), nodes=1, image=sky.Image(env={"TESTED": name})) for name in "ab"]
     with sky.Compute(*specs, selection="first") as pool:
         assert (tasks.place() >> pool)[2] == "a"
+
+
+def test_several_nodes_by_rank_and_by_group() -> None:
+    groups = {"a": sky.Spec(nodes=1, vcpus=1), "b": sky.Spec(nodes=2, vcpus=2)}
+    with sky.Compute(groups=groups) as pool:
+
+        def ranks(on: str | list[int] | range) -> list[int]:
+            return [rank for rank, _, _ in pool.start(tasks.place(), on=on).future.result(60)]
+
+        assert ranks([2, 0]) == [0, 2]
+        assert ranks(range(1, 2)) == [1]
+        of_a, of_b = ranks("a"), ranks("b")
+        assert (len(of_a), len(of_b), sorted(of_a + of_b)) == (1, 2, [0, 1, 2])
+        run = pool.start(tasks.place(), on=[1, 7])
+        with pytest.raises(sky.UsageError, match=r"has no node 7; its nodes are 0, 1, 2\.$"):
+            run.future.result(60)
+        assert sorted(ranks("all")) == [0, 1, 2]

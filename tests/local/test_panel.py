@@ -141,6 +141,16 @@ def test_state_arrives_and_cancel_works_while_a_cell_blocks_the_kernel(panel: Pa
     panel.until(lambda: panel.rows("tasks", number=task["number"], state="cancelled"), "the end of the task")
 
 
+def test_a_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: Panel) -> None:
+    (before,) = panel.rows("pools", name="default")
+    failing = panel.run("%%sky\n1 / 0")
+    panel.until(lambda: failing in panel.idle, "the end of the cell")
+    panel.until(lambda: panel.rows("tasks", code="1 / 0", state="failed", reason="it raised"), "the failed task")
+    panel.run("%%sky\nfor i in range(100):\n    yield i")
+    panel.until(lambda: panel.rows("tasks", state="done", yielded=100), "the stream")
+    panel.until(lambda: panel.rows("pools", name="default", failed=before["failed"] + 1), "the count of the pool")
+
+
 def test_a_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(panel: Panel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     cell = panel.run(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")

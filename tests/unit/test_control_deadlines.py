@@ -18,6 +18,7 @@ from skyward.control.task_messages import (
     Submitted,
 )
 from skyward.control.tasks import TaskManager
+from skyward.wire.messages import PACKING
 
 pytestmark = pytest.mark.unit
 
@@ -70,6 +71,19 @@ def ends(effects: list[Effect]) -> list[tuple[int, str]]:
 
 def sent(effects: list[Effect]) -> list[int]:
     return [effect.task for effect in effects if isinstance(effect, Send)]
+
+
+def test_task_with_a_grace_has_that_too_and_longer_while_it_packs_what_it_leaves() -> None:
+    deadlines = Deadlines(2)
+    deadlines.sent(1, 2.0, 0.0, grace=5.0)
+    deadlines.sent(2, None, 0.0, grace=5.0)
+    deadlines.stopped(2, 1.0)
+    assert deadlines.overdue(1.0 + 5.0 + ALLOWANCE) == (2,)
+    assert deadlines.overdue(2.0 + 5.0 + ALLOWANCE) == (1, 2)
+    deadlines.leaving(2, 6.0)
+    deadlines.leaving(3, 6.0)
+    assert deadlines.overdue(5.0 + PACKING) == (1,)
+    assert deadlines.overdue(6.0 + PACKING + ALLOWANCE) == (1, 2)
 
 
 def test_overdue_task_ends_once_and_its_neighbour_runs_again() -> None:

@@ -48,10 +48,10 @@ class Holder:
         self.told.append(command)
 
 
-def ended(error: Exception, timeout: float | None = None) -> tuple[object, Hearing, Holder]:
+def ended(error: Exception, outcome: Any = "value", **task: float) -> tuple[object, Hearing, Holder]:
     """How a task ends whose result cannot be fetched for this reason."""
     node: Any = Holder(error)
-    told, hearing = told_of(node, timeout)
+    told, hearing = told_of(node, outcome, **task)
     (end,) = told
     return end, hearing, node
 
@@ -63,7 +63,9 @@ def arrived(hearing: Hearing, task: int) -> Arrived:
     return found
 
 
-def told_of(node: Any, timeout: float | None = None) -> tuple[list[object], Hearing]:
+def told_of(
+    node: Any, outcome: Any = "value", *, timeout: float | None = None, grace: float = 0.0
+) -> tuple[list[object], Hearing]:
     """What the plane is told of a task whose large result is on a node."""
     told: list[object] = []
 
@@ -73,11 +75,10 @@ def told_of(node: Any, timeout: float | None = None) -> tuple[list[object], Hear
         def spawn(coroutine: Coroutine[Any, Any, None]) -> None:
             spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
-        work: Any = SimpleNamespace(
-            seconds=None, timeout=timeout, retries=NO_RETRIES, future=SimpleNamespace(is_lent=False)
-        )
+        future = SimpleNamespace(is_lent=False)
+        work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES, future=future)
         hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing, nothing)
-        hearing.heard(node, Finished(7, "value", Payload(BLOB), 1.0))
+        hearing.heard(node, Finished(7, outcome, Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return hearing
 
@@ -111,6 +112,27 @@ def test_a_task_whose_result_does_not_get_through_is_lost() -> None:
     end, _, node = ended(ConnectionError("gone"))
     assert end == Ended(7, 0, "lost", 1.0)
     assert node.told == []
+
+
+def test_what_a_stopped_task_left_and_cannot_be_had_here_leaves_it_stopped() -> None:
+    end, hearing, node = ended(MemoryError("no memory for 5 bytes"), "cancelled")
+    assert end == Ended(7, 0, "cancelled", 1.0)
+    assert arrived(hearing, 7).payload == Payload(b"")
+    assert node.told == [Drop((BLOB.key,))]
+
+
+def test_late_result_of_a_task_that_leaves_something_is_what_it_leaves() -> None:
+    class Full(Holder):
+        def fetch(self, blob: Blob) -> Future[memoryview]:
+            future: Future[memoryview] = Future()
+            future.set_result(memoryview(b"large"))
+            return future
+
+    node: Any = Full(ConnectionError())
+    told, hearing = told_of(node, timeout=0.5, grace=5.0)
+    assert told == [Ended(7, 0, "timeout", 1.0)]
+    assert arrived(hearing, 7).blobs == {BLOB.key: b"large"}
+    assert hearing.works[7].coming == BLOB.size
 
 
 def hearing_of(told: list[object], works: dict[int, Any]) -> Hearing:

@@ -1,6 +1,7 @@
 """Lines of several nodes: whole, labelled, with bars drawn over themselves; and where they are written."""
 
 import io
+import itertools
 import sys
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.console import ConsoleSink
-from skyward.lines import LabelledLines, last_version
+from skyward.lines import LabelledLines, Piece, StreamName, last_version
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +24,20 @@ class Clock:
         return self.now
 
 
-PIECES = st.lists(st.tuples(st.integers(0, 2), st.text("ab\r\n \udc80", max_size=6), st.floats(0, 0.2)), max_size=30)
+STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
+WRITTEN = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(STREAMS), st.text("ab\r\n \udc80", max_size=6), st.floats(0, 0.2)),
+    max_size=30,
+)
+
+
+def wide(_: StreamName) -> int:
+    return 80
+
+
+def both(pieces: list[Piece]) -> str:
+    """Return what a terminal gets to which both streams go."""
+    return "".join(text for _, text in pieces)
 
 
 def screen(written: str) -> str:
@@ -37,44 +51,91 @@ def screen(written: str) -> str:
     return "\n".join(lines).rstrip("\n")
 
 
-@given(PIECES, st.sampled_from([0, 20, 80]))
+@given(WRITTEN, st.sampled_from([0, 20, 80]))
 def test_a_screen_ends_up_with_the_lines_of_each_node_in_order(
-    pieces: list[tuple[int, str, float]], columns: int
+    written: list[tuple[int, StreamName, str, float]], width: int
 ) -> None:
     clock = Clock()
     lines = LabelledLines(clock)
-    written = ""
-    for node, text, later in pieces:
+    pieces: list[Piece] = []
+    expected: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    begun: dict[tuple[int, StreamName], str] = {}
+    for node, stream, text, later in written:
         clock.now += later
-        written += lines.add(node, "stdout", text, columns=columns)
-    written += lines.finish(columns=columns).get("stdout", "")
-    shown = screen(written)
-    for node in range(3):
-        text = "".join(text for rank, text, _ in pieces if rank == node)
-        *whole, rest = map(last_version, text.split("\n"))
-        expected = [f"[node {node}] {line}".rstrip() for line in (*whole, *([rest] if rest.strip() else []))]
-        assert [line for line in shown.split("\n") if line.startswith(f"[node {node}]")] == expected
-    assert lines.finish(columns=columns) == {}
+        pieces += lines.add(node, stream, text, columns=lambda _: width)
+        *whole, rest = (begun.pop((node, stream), "") + text).split("\n")
+        expected[node] += [f"[node {node}] {last_version(line)}".rstrip() for line in whole]
+        if rest:
+            begun[node, stream] = rest
+    last = lines.finish(columns=lambda _: width)
+    pieces += last
+    for (node, _), rest in begun.items():
+        if last_version(rest).strip():
+            expected[node].append(f"[node {node}] {last_version(rest)}".rstrip())
+    shown = screen(both(pieces)).split("\n")
+    for node, ended in expected.items():
+        assert [line for line in shown if line.startswith(f"[node {node}]")] == ended
+    assert lines.finish(columns=lambda _: width) == []
+    assert all(first != second for (first, _), (second, _) in itertools.pairwise(last)), "neighbours are joined"
 
 
 def test_the_bar_of_the_lowest_node_is_live() -> None:
     clock = Clock()
     lines = LabelledLines(clock)
-    assert lines.add(1, "stderr", "\r 10%", columns=80) == "[node 1]  10%"
+    assert lines.add(1, "stderr", "\r 10%", columns=wide) == [("stderr", "[node 1]  10%")]
     clock.now += 1
-    assert screen("[node 1]  10%" + lines.add(0, "stderr", "\r 5%", columns=80)) == "[node 0]  5% (and 1 more)"
-    assert lines.add(0, "stderr", "\r 6%", columns=80) == "", "it was drawn just now"
-    assert screen(lines.add(1, "stderr", "\r 100%\n", columns=80)) == "[node 1]  100%\n[node 0]  6%"
-    assert screen(lines.finish(0, columns=80)["stderr"]) == "[node 0]  6%"
+    drawn = both(lines.add(0, "stderr", "\r 5%", columns=wide))
+    assert screen("[node 1]  10%" + drawn) == "[node 0]  5% (and 1 more)"
+    assert lines.add(0, "stderr", "\r 6%", columns=wide) == [], "it was drawn just now"
+    assert screen(both(lines.add(1, "stderr", "\r 100%\n", columns=wide))) == "[node 1]  100%\n[node 0]  6%"
+    assert screen(both(lines.finish(0, columns=wide))) == "[node 0]  6%"
+
+
+def test_a_bar_on_one_stream_leaves_no_trace_among_lines_on_the_other() -> None:
+    clock = Clock()
+    lines = LabelledLines(clock)
+    bar = lines.add(0, "stderr", "\r 88%", columns=wide)
+    ended = lines.add(1, "stdout", "end\n", columns=wide)
+    assert [stream for stream, _ in bar + ended] == ["stderr", "stderr", "stdout"]
+    assert screen(both(bar + ended)) == "[node 1] end"
+    clock.now += 1
+    again = lines.add(1, "stdout", "more\n", columns=wide)
+    assert again == [("stdout", "[node 1] more\n"), ("stderr", "[node 0]  88%")], "it is due again"
+    rest = lines.add(0, "stderr", "\r100%\n", columns=wide) + lines.add(0, "stdout", "end\n", columns=wide)
+    assert screen(both(bar + ended + again + rest)).split("\n") == [
+        "[node 1] end",
+        "[node 1] more",
+        "[node 0] 100%",
+        "[node 0] end",
+    ]
+
+
+def test_a_stream_that_is_no_terminal_has_no_live_line() -> None:
+    lines = LabelledLines(Clock())
+    only_stdout = {"stdout": 80, "stderr": 0}.__getitem__
+    assert lines.add(0, "stderr", "\r 10%", columns=only_stdout) == []
+    assert lines.add(0, "stdout", "a\nb", columns=only_stdout) == [("stdout", "[node 0] a\n[node 0] b")]
+
+
+def test_lines_that_were_not_ended_keep_their_order() -> None:
+    lines = LabelledLines(Clock())
+    lines.add(1, "stdout", "third")
+    lines.add(0, "stdout", "first")
+    lines.add(0, "stderr", "second")
+    assert lines.finish() == [
+        ("stdout", "[node 0] first\n"),
+        ("stderr", "[node 0] second\n"),
+        ("stdout", "[node 1] third\n"),
+    ]
 
 
 def test_a_line_without_end_is_bounded() -> None:
     lines = LabelledLines(Clock())
-    assert len(lines.add(0, "stdout", "x" * 100_000)) > 100_000
-    assert lines.finish() == {}
+    assert len(both(lines.add(0, "stdout", "x" * 100_000))) > 100_000
+    assert lines.finish() == []
     for _ in range(100):
         lines.add(0, "stdout", "\r" + "x" * 10_000)
-    assert lines.finish() == {"stdout": f"[node 0] {'x' * 10_000}\n"}
+    assert lines.finish() == [("stdout", f"[node 0] {'x' * 10_000}\n")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp1252"])

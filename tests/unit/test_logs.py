@@ -66,6 +66,12 @@ def test_a_line_that_comes_in_pieces_is_one_entry() -> None:
     ]
 
 
+def test_a_line_that_goes_on_after_output_on_the_other_stream_keeps_its_place() -> None:
+    log = filled(said("\r 88%", stream="stderr"), said("x", task=2), said("end\n"), said("\r100%\n", stream="stderr"))
+    assert log.read(Wanted(task=1)).text == "\r 88%end\n\r100%\n"
+    streams(log.read(EVERYTHING))
+
+
 def test_a_line_without_end_is_cut_in_the_end() -> None:
     log = filled(*(said(f"\r{percent:4} %" * 100) for percent in range(50)))
     assert 1 < len(log.read(EVERYTHING)) < 50

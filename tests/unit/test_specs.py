@@ -375,3 +375,10 @@ def test_fields_are_those_of_the_reference() -> None:
         "provider", "accelerator", "nodes", "vcpus", "memory_gb", "disk_gb", "architecture", "allocation", "image",
         "region", "max_hourly_cost", "ttl", "volumes", "plugins", "resources", "capabilities", "idle_timeout",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["nonsense", "_given"])
+def test_no_private_field_is_known_or_listed(name: str) -> None:
+    settings: dict[str, Any] = {name: 1}
+    with pytest.raises(SpecError, match=f"^Options has no field '{name}'; it has autoscale_cooldown, "):
+        Options(**settings)

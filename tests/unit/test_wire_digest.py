@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.wire import digest
-from skyward.wire.digest import content_address, fresh_key, is_fresh
+from skyward.wire.digest import content_address, fresh_key, is_fresh, remember_address
 
 pytestmark = pytest.mark.unit
 
@@ -125,6 +125,19 @@ def test_arrays_over_bytes_are_read_once(reads: list[int]) -> None:
     assert content_address(memoryview(array)) == content_address(memoryview(array))
     assert content_address(memoryview(array[:])) == content_address(memoryview(array))
     assert reads == [LARGE, LARGE]  # the view once, too: it is an object of its own
+
+
+def test_an_address_is_remembered_for_as_long_as_what_it_was_remembered_with() -> None:
+    class Holder:
+        pass
+
+    data, holder = bytes(1000), Holder()
+    remember_address(data, b"remembered", holder)
+    assert content_address(memoryview(data)) == b"remembered"
+    assert content_address(memoryview(data)[1:]) == blake3(data[1:]).digest()
+    assert content_address(memoryview(bytes(bytearray(1000)))) == blake3(data).digest()
+    del holder
+    assert content_address(memoryview(data)) == blake3(data).digest()
 
 
 @given(st.binary(max_size=100))

@@ -1,7 +1,8 @@
 """A notebook in this process, whose `%%sky` cells run in a namespace of their own, as they do on a node."""
 
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,21 @@ def travel(value: Any) -> Any:
     sent = encode(value)
     blobs = {key: bytearray(view) for key, view in sent.blobs.items()}
     return decode(sent.payload, lambda blob: blobs[blob.key])
+
+
+def _arriving(elements: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+    while True:
+        try:
+            element = next(elements)
+        except StopIteration as end:
+            return travel(end.value)
+        yield travel(element)
+
+
+def frames_of_cell(error: BaseException) -> list[traceback.FrameSummary]:
+    """What the traceback of `error` shows of a cell and of functions of the notebook."""
+    stack = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in stack if frame.filename.startswith("<")]
 
 
 class Notebook:
@@ -62,7 +78,7 @@ class Notebook:
     def stream(self, source: str, **options: Any) -> Iterator[Any]:
         """Run `source` as a streaming `%%sky` cell."""
         sent = self.take(source, **options)
-        items = (travel(item) for item in sent.pending.fn(*travel(sent.pending.args)))
+        items = _arriving(sent.pending.fn(*travel(sent.pending.args)))
         return stream_items(items, self.names, sent.originals, self.notices.append)
 
 

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.unit
         (
             "x = daat",
             {},
-            UsageError,
+            NameError,
             "line 1: the cell reads daat, but the notebook has no name daat. Did you mean data?",
         ),
         (
             "\nprint(zzz)",
             {},
-            UsageError,
+            NameError,
             "line 1: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
         ),
         (

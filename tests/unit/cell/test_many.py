@@ -3,7 +3,7 @@
 import pytest
 
 from skyward.errors import NotPicklableError
-from tests.unit.cell.conftest import Notebook
+from tests.unit.cell.conftest import Notebook, frames_of_cell
 
 pytestmark = pytest.mark.unit
 
@@ -66,7 +66,7 @@ class TestStreams:
         with pytest.raises(ZeroDivisionError) as caught:
             next(stream)
         assert notebook["x"] == 1
-        assert 'File "<sky cell>", line 3, in <module>' in str(caught.value.__cause__)
+        assert [(each.name, each.lineno) for each in frames_of_cell(caught.value)] == [("<module>", 3)]
 
     def test_asynchronous(self, notebook: Notebook) -> None:
         source = "import asyncio\nfor i in range(2):\n    await asyncio.sleep(0)\n    yield i\ndone = True"

@@ -224,27 +224,36 @@ def test_magics_about_the_notebook_are_left_out_and_lines_keep_their_numbers() -
     ("source", "message"),
     [
         (
-            "x = 1\nreturn x",
-            "line 2: a cell cannot `return`. End it with the expression to show, "
-            "or assign the value to a name: it comes back.",
+            "if 1:\n    %lsmagic",
+            "line 2: %lsmagic is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
         ),
         (
-            "if 1:\n    %timeit x",
-            "line 2: %timeit is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
+            "%%html\n<b>",
+            "line 1: %%html is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
         ),
         (
-            "%%time\nx",
-            "line 1: %%time is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
+            "%conda install torch",
+            "line 1: %conda is a magic of the notebook, which nodes do not have; add packages with `%%sky --pip NAME`.",
+        ),
+        ("%%time\n\nyield 1", "line 1: code that yields cannot be timed: leave %%time out."),
+        ("%time await x", "line 1: code that awaits cannot be timed: leave %time out."),
+        (
+            "%%time\n%lsmagic",
+            "line 2: %lsmagic is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
+        ),
+        ("%timeit -o x", "%timeit on a node takes -n N, -r N, -p N and -q, but got -o: leave it out."),
+        ("%timeit -n 3", "%timeit has no code to measure: write it behind %timeit, or below %%timeit."),
+        (
+            "%%bash --out lines\nls",
+            "%%bash on a node takes only -s and the arguments of the script, but got --out: leave it out; "
+            "`lines = !command` gives what a command prints.",
         ),
         (
-            "%pip install torch",
-            "line 1: %pip is a magic of the notebook, which nodes do not have; add packages with `%%sky --pip NAME`.",
+            "%pip install -r requirements.txt",
+            "line 1: %pip in a %%sky cell takes `install` and the names of packages, as `%%sky --pip NAME` does, "
+            "but got 'install -r requirements.txt': `!pip ...` runs pip on the node as it is.",
         ),
-        (
-            "%env A=1",
-            "line 1: %env is a magic of the notebook, which nodes do not have; "
-            "set variables with `%%sky --env NAME=VALUE`.",
-        ),
+        ("%%time\n%pip install x", "line 1: %pip cannot stand below %%time: put it in a cell of its own."),
         (
             "from m import *\nyield 1",
             "line 1: `from m import *` cannot stand in a cell that yields. Import the names that the cell uses.",
@@ -257,7 +266,60 @@ def test_what_a_cell_cannot_do_is_said_in_one_sentence(source: str, message: str
     assert str(caught.value) == message
 
 
+def test_a_return_is_a_syntax_error_that_says_what_to_do() -> None:
+    with pytest.raises(SyntaxError) as caught:
+        look("x = 1\nif x:\n    return x")
+    assert caught.value.msg == (
+        "a cell cannot `return`. End it with the expression to show, or assign the value to a name: it comes back."
+    )
+    assert (caught.value.lineno, caught.value.offset, caught.value.text) == (3, 5, "    return x")
+
+
 @pytest.mark.parametrize("source", ["a b", "break", "x = = 1", "def f(:", "await = 1"])
 def test_syntax_errors_are_told_at_once(source: str) -> None:
+    with pytest.raises(SyntaxError):
+        look(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "captures", "assigned"),
+    [
+        ("%time x = f(y)", "f y", "x"),
+        ("x = %time f(y)", "f y", "x"),
+        ("%%time\nx = y\nx + z", "y z", "x"),
+        ("%%time\n\ndef g(): return y\ng()", "y", "g"),
+        ("%%time\n%time x = y", "y", "x"),
+        ("a = 1\n%time b = a + y", "y", "a b"),
+        ("%timeit -n 3 x = f(y)", "f y", ""),
+        ("%timeit for i in y: f(i)", "f y", ""),
+        ("%%timeit -r 2 a = y\nf(a)", "f y", ""),
+        ("%cd {folder}", "folder", ""),
+        ("%env A=$value", "value", ""),
+        ("%%writefile {name}.txt\n{other}", "name", ""),
+        ("%%bash -s {a}\necho $b {c}", "a", ""),
+    ],
+)
+def test_the_names_of_magics_that_run_on_nodes(source: str, captures: str, assigned: str) -> None:
+    code = look(source)
+    assert sorted(code.captures) == sorted(captures.split())
+    assert sorted(code.assigned) == sorted(assigned.split())
+
+
+def test_a_name_that_is_missing_below_a_magic_is_told_with_its_line() -> None:
+    assert analyse(transform_cell("%%time\n\nmissing"), first_line=2).unbound == (("missing", 4),)
+
+
+def test_code_below_a_magic_imports_modules() -> None:
+    assert look("%%time\nimport mine.part").imports == ("mine.part",)
+
+
+def test_pip_install_asks_for_packages_and_keeps_the_lines() -> None:
+    code = look("%pip install -q 'torch>=2' numpy\nx\n%pip install numpy -U six")
+    assert code.packages == ("torch>=2", "numpy", "six")
+    assert code.source == "pass\nx\npass\n"
+
+
+@pytest.mark.parametrize("source", ["%time a b", "%%time\nx = = 1", "%timeit a b", "%%timeit x y\n1"])
+def test_a_syntax_error_behind_a_magic_is_told_at_once(source: str) -> None:
     with pytest.raises(SyntaxError):
         look(source)

@@ -127,5 +127,6 @@ def test_magics_and_the_rest_are_refused_clearly(notebook: Notebook) -> None:
     with pytest.raises(AttributeError) as caught:
         notebook.sky("get_ipython().kernel")
     assert str(caught.value) == (
-        "get_ipython().kernel is not there on a node; only !commands are. Use it in a cell without %%sky."
+        "get_ipython().kernel is not there on a node; only !commands and a few magics are. "
+        "Use it in a cell without %%sky."
     )

@@ -2,6 +2,7 @@
 
 import atexit
 import io
+import linecache
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,10 +16,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from skyward.control.decisions import DecisionEvent
+from skyward.control.run import Remains
 from skyward.errors import TaskCancelledError
+from skyward.opened import observe_with, observed
 from skyward.pending import PendingFunction
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.target import current_pool
+from skyward.worker.cell import CellResult
+from skyward.worker.harvest import Harvest
 from skyward_jupyter.magics import SkyMagics
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
@@ -30,11 +35,14 @@ class FakeRun:
     def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
         self.future: Future[Any] = Future()
         self.nodes = nodes
+        self.retries: list[tuple[int, str]] = []
         self.hardware = ["A100"]
         self.cost = 0.0011
+        self.size = len(nodes)
         self._value = value
         self._stream = stream
         self._hold = hold
+        self.left: Any = [CellResult(Harvest(), node=node) for node in nodes]
         if not hold:
             self.finish()
 
@@ -49,10 +57,42 @@ class FakeRun:
     def state(self) -> str:
         if not self.future.done():
             return "running"
-        return "failed" if self.future.exception() else "done"
+        return "failed" if self.failed else "done"
+
+    @property
+    def failed(self) -> int:
+        if not self.future.done():
+            return 0
+        if self.future.exception():
+            return 1
+        result = self.future.result()
+        return sum(each.failure is not None for each in (result if isinstance(result, list) else [result]) if each)
 
     def items(self) -> Any:
         return self._stream
+
+    @property
+    def is_stream(self) -> bool:
+        return self._stream is not None
+
+    coming = 0
+    is_leaving = False
+
+    def _returned(self) -> Any:
+        while self._stream is not None:
+            try:
+                next(self._stream)
+            except StopIteration as end:
+                return end.value
+        return self.future.result()
+
+    def remains(self) -> list[Remains]:
+        """What its work gives on each node, or has left."""
+        if not self.future.done():
+            return [Remains(node, is_over=False) for node in self.nodes]
+        value = self.left if self.future.exception() else self._returned()
+        values = value if isinstance(value, list) else [value]
+        return [Remains(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
 
     def cancel(self) -> bool:
         if self.future.done():
@@ -71,7 +111,8 @@ class FakeCompute:
     def __init__(self, *, name: str, **fields: Any) -> None:
         resolved = resolve_groups((), None, fields, name)
         self.options = resolved.options
-        self.spec = resolved.groups["default"][0]
+        self.groups = resolved.groups
+        self.spec = next(iter(self.groups.values()))[0]
         self.name = name
         self.fields = fields
         self.nodes = self.spec.nodes
@@ -82,17 +123,30 @@ class FakeCompute:
         self.metrics: dict[int, Any] = {}
         self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
+        self.at_close: list[Callable[[], object]] = []
         self.made.append(self)
 
     def open(self) -> "FakeCompute":
-        if self.fail is not None:
-            raise self.fail
-        self.is_open = True
+        if not self.is_open:
+            with observed(self):  # type: ignore[arg-type]  # it is no Compute, only like one
+                if self.fail is not None:
+                    raise self.fail
+                self.is_open = self.alive = True
         return self
 
     def close(self) -> None:
         self.is_open = False
         self.closed += 1
+        calls, self.at_close = self.at_close, []
+        for call in calls:
+            call()
+
+    def when_closed(self, call: Callable[[], object]) -> None:
+        self.at_close.append(call)
+
+    @property
+    def asked_nodes(self) -> Nodes:
+        return self.nodes
 
     def resize(self, nodes: NodesLike) -> None:
         self.nodes = Nodes.of(nodes)
@@ -133,17 +187,21 @@ class FakeCompute:
     def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any]) -> FakeRun:
         self.sent.append((pending, on))
 
+        ranks = list(range(self.nodes.min)) if on == "all" else None if isinstance(on, (int, str)) else list(on)
+
         def call() -> Any:
             caught = io.StringIO()
+            lines = dict(linecache.cache)
             with redirect_stdout(caught):
                 value = pending.fn(*pending.args, **pending.kwargs)
+            linecache.cache.update(lines)  # a node has a cache of its own
             sink.output(0, "stdout", caught.getvalue())
-            return [value] * self.nodes.min if on == "all" else value
+            return value if ranks is None else [value] * len(ranks)
 
         if pending.fn.__name__ == "stream_cell":
-            run = FakeRun(lambda: None, [0], iter(pending.fn(*pending.args)))
+            run = FakeRun(lambda: None, [0], pending.fn(*pending.args))
         else:
-            run = FakeRun(call, list(range(self.nodes.min)) if on == "all" else [0], hold=self.hold)
+            run = FakeRun(call, ranks or [0], hold=self.hold)
         self.runs.append(run)
         runs.append(run)
         return run
@@ -169,12 +227,13 @@ class Ran:
     error: BaseException | None
     result: Any = None
     displays: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
 
     @property
     def shown_error(self) -> str:
         """What IPython shows of the error."""
-        assert self.error is not None, self.out
-        return "\n".join(self.error._render_traceback_())  # type: ignore[attr-defined]  # ours have it
+        (shown,) = self.shown
+        return shown
 
 
 class Notebook:
@@ -187,17 +246,20 @@ class Notebook:
     def __call__(self, source: str) -> Ran:
         """Run one cell."""
         displays: list[str] = []
-        publish = self.shell.display_pub.publish
+        shown: list[str] = []
+        shell: Any = self.shell
+        publish, show = self.shell.display_pub.publish, shell._showtraceback
         self.shell.display_pub.publish = lambda data, *_, **__: displays.append(data["text/plain"])  # type: ignore[method-assign]
+        shell._showtraceback = lambda _, __, parts: shown.append("\n".join(parts))
         out, err = io.StringIO(), io.StringIO()
         try:
             with redirect_stdout(out), redirect_stderr(err):
-                shell: Any = self.shell
                 ran = shell.run_cell(source, store_history=True)
         finally:
             self.shell.display_pub.publish = publish  # type: ignore[method-assign]
+            shell._showtraceback = show
         error = ran.error_in_exec or ran.error_before_exec
-        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays)
+        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays, shown)
 
     def __getitem__(self, name: str) -> Any:
         return self.shell.user_ns[name]
@@ -215,6 +277,7 @@ def new_shell() -> Iterator[InteractiveShell]:
     try:
         yield shell
     finally:
+        observe_with(None)  # where the extension was loaded
         shell.atexit_operations()
         InteractiveShell.clear_instance()
         sys.displayhook, sys.excepthook = hooks

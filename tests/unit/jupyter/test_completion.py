@@ -1,5 +1,6 @@
 """TAB and `?` behind `%%sky` and `%sky`."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,17 @@ def test_what_is_offered(text: str, some: set[str], none_of: set[str]) -> None:
     assert not none_of & found
 
 
+def test_paths_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("a.csv", "data/b.csv", ".hidden"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert words("%%sky --file ") == {"a.csv", "data/"}
+    assert words("%%sky --nodes 2 --fetch 'da") == {"a.csv", "data/"}
+    assert words("%%sky --sync=data/b") == {"data/b.csv"}
+    assert words("%%sky --file nowhere/") == set()
+
+
 def test_the_shell_completes_and_explains(
     shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch, project: Write
 ) -> None:
@@ -68,6 +80,7 @@ def test_the_shell_completes_and_explains(
 
     assert completed("%%sky --nob", "\nx = 1") == ["--noblock"]
     assert completed("%%sky --pool tr", "\nx = 1") == ["train"]
+    assert completed("%sky! --nob") == ["--noblock"]
     assert completed("%sky dec") == ["decisions"]
     shown = one.object_inspect_text("%%sky")
     assert "Run a cell on the nodes of a pool" in shown

@@ -11,6 +11,7 @@ from skyward.specs import Image, Nodes
 from skyward.target import current_pool
 from skyward_jupyter.magics import SkyMagics
 from skyward_jupyter.option_table import POOL_LABELS
+from skyward_jupyter.reading import PLACES
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project, user
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
@@ -100,6 +101,11 @@ def test_a_broken_file_stops_cells_and_lets_pools_be_closed(notebook: Notebook, 
     ("line", "message"),
     [
         ("timeout = 'soon'", "timeout takes seconds, or a duration such as '90s' or '1h', but got 'soon'."),
+        ("on = '2:2'", f"on takes {PLACES}, but got '2:2'."),
+        ("on = true", f"on takes {PLACES}, but got True."),
+        ("by_node = 1", "by_node takes true or false, but got 1."),
+        ("quiet = 'no'", "quiet takes true or false, but got 'no'."),
+        ("retries = -1", "retries takes a whole number, but got -1."),
         ("timeout = 0", "timeout takes seconds, or a duration such as '90s' or '1h', but got 0."),
         ("footer = 'no'", "footer takes true or false, but got 'no'."),
         ("pool = 3", "pool takes the name of a pool, but got 3."),
@@ -125,6 +131,10 @@ def test_traits_count_more_than_files_and_files_more_than_defaults(
     sourced = {name: (each.value, each.source) for name, each in notebook.magics.sourced.items()}
     assert sourced == {
         "pool": ("default", "default"),
+        "on": ("one", "default"),
+        "by_node": (False, "default"),
+        "quiet": (False, "default"),
+        "retries": (0, "default"),
         "timeout": (20.0, "c.SkyMagics.timeout"),
         "footer": (True, "c.SkyMagics.footer"),
         "capture_limit": (1_000_000, "skyward.toml:3"),
@@ -152,7 +162,7 @@ def test_config_shows_every_setting_and_who_says_so(
         ["progress_after", "0.5", "default"],
         ["--nodes", "2:8", "skyward.toml:11"],
         ["--gpu", "A100-80GB", "skyward.toml:12"],
-        ["--pip", "numpy", "an option, when it was opened"],
+        ["--pip", "numpy", "given when it was opened"],
         ["--env", "TOKEN", "skyward.toml:8"],
         ["--provider", "local", "default"],
         ["--ttl", "600", "default"],
@@ -172,7 +182,7 @@ def test_config_of_a_pool_that_was_taken_over_shows_no_secret(
     notebook("pool = %sky attach left")
     rows = [line.split(None, 2) for line in notebook("%sky config left").out.splitlines()]
     for row in (["--nodes", "2"], ["--env", "TOKEN"], ["--pip", "numpy"], ["--budget", "5"]):
-        assert [*row, "an option, when it was opened"] in rows, row
+        assert [*row, "given when it was opened"] in rows, row
     assert ["--ttl", "600", "default"] in rows
     assert "secret" not in str(rows)
 
@@ -188,3 +198,21 @@ def test_a_dry_run_tells_of_what_the_file_says(notebook: Notebook, project: Writ
     assert out == (
         "It would open pool 'train' with --nodes 2:8, --env TOKEN, --gpu A100-80GB, --budget 5. Nothing was sent.\n"
     )
+
+
+def test_a_file_says_where_cells_run_and_how_often(notebook: Notebook, compute: Pools, project: Write) -> None:
+    project("[cells]\non = '0,2'\nretries = 2\nquiet = true\nfooter = true")
+    notebook("%sky up --nodes 3")
+    assert notebook("%%sky\nx = 1").displays == []
+    assert notebook["x"] == [1, 1]
+    notebook("%%sky --on 1 --retries 0\nx = 1")
+    assert notebook["x"] == 1
+    assert [(on, pending.retries.times) for pending, on in compute.made[0].sent] == [((0, 2), 2), (1, 0)]
+
+
+@pytest.mark.parametrize(("value", "where"), [("'0:2'", (0, 1)), ("1", 1), ("'gpu'", "gpu"), ("'ALL'", "all")])
+def test_a_trait_says_where_cells_run(notebook: Notebook, value: str, where: object) -> None:
+    notebook(f"%config SkyMagics.on = {value}")
+    assert notebook.magics.sourced["on"].value == where
+    assert "on takes " in notebook("%config SkyMagics.on = '1:0'").err
+    assert notebook.magics.sourced["on"].value == where

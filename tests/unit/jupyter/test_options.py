@@ -9,10 +9,13 @@ from skyward.errors import UsageError
 from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, explain
-from skyward_jupyter.options import CellOptions, parse_cell, parse_words, split_line
+from skyward_jupyter.options import CellOptions, parse_cell, parse_words, split_expression
+from skyward_jupyter.underline import split_line
 from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit
+
+PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
 
 
 def test_nothing_given_is_the_defaults() -> None:
@@ -66,7 +69,16 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--on head", "on", "head"),
         ("--on 3", "on", 3),
         ("--on 0", "on", 0),
+        ("--on 2,0", "on", (0, 2)),
+        ("--on 0:3", "on", (0, 1, 2)),
+        ("--on 5,0:2", "on", (0, 1, 5)),
+        ("--on 2:3", "on", (2,)),
+        ("--on gpu", "on", "gpu"),
+        ("--on ALL", "on", "all"),
         ("--map xs", "map", "xs"),
+        ("--retries 2", "retries", 2),
+        ("--retries 0", "retries", 0),
+        ("--local", "local", True),
         ("--resources CPU=4,GPU=0.5", "resources", {"CPU": 4, "GPU": 0.5}),
         ("--resources ' GPU = 1 '", "resources", {"GPU": 1}),
         ("--capabilities gpu,HighMem", "capabilities", {"gpu", "highmem"}),
@@ -84,6 +96,11 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--capture-limit 2GiB", "capture_limit", 2 << 30),
         ("--capture-limit 2G", "capture_limit", 2 << 30),
         ("--capture-limit 1048576", "capture_limit", 1 << 20),
+        ("--file a.csv --file 'data/*.csv' --file a.csv", "files", ("a.csv", "data/*.csv")),
+        ("--sync data --sync 'my project'", "sync", ("data", "my project")),
+        ("--sync data --exclude '*.ckpt'", "excludes", (*DEFAULT_EXCLUDES, "*.ckpt")),
+        ("--fetch 'out/*.png' --fetch model.pt", "fetch", ("out/*.png", "model.pt")),
+        ("--file-limit 2GiB", "file_limit", 2 << 30),
         ("--dry-run", "dry_run", True),
         ("--quiet", "quiet", True),
         ("--help", "help", True),
@@ -151,15 +168,43 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--concurrency 0", "--concurrency takes a whole number from 1 on, but got '0'."),
         ("--concurrency 1.5", "--concurrency takes a whole number from 1 on, but got '1.5'."),
         ("--executor fork", "--executor takes auto, thread or process, but got 'fork'."),
-        ("--on some", "--on takes one, all, head or the rank of a node, but got 'some'."),
-        ("--on -1", "--on takes one, all, head or the rank of a node, but got '-1'."),
+        ("--retries -1", "--retries takes a whole number, but got '-1'."),
+        ("--retries 1.5", "--retries takes a whole number, but got '1.5'."),
+        *(
+            (
+                f"--local {line}",
+                f"{name} is for cells that run on nodes, and --local runs this one here: leave one out.",
+            )
+            for name, line in {
+                "--on": "--on one",
+                "--noblock": "--noblock",
+                "--timeout": "--timeout 5",
+                "--in": "-i x",
+                "--dry-run": "--dry-run",
+                "--env": "--env A=1",
+                "--pip": "--pip numpy",
+            }.items()
+        ),
+        ("--on -1", f"--on takes {PLACES}, but got '-1'."),
+        ("--on 2:2", f"--on takes {PLACES}, but got '2:2'."),
+        ("--on 0,x", f"--on takes {PLACES}, but got '0,x'."),
+        ("--on 0:99999999999", f"--on takes {PLACES}, but got '0:99999999999'."),
+        ("--map xs --on 0,1", "--map spreads the elements over the nodes, so it does not go with --on: leave one out."),
+        ("--by-node --on 0", "--by-node is about the output of several nodes: write --on all too, or leave it out."),
         ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
         ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),
         ("--timeout 0", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '0'."),
         ("-i 'x y'", "--in takes names of variables, such as x,y, but got 'x y'."),
         ("-o for", "--out takes names of variables, such as x,y, but got 'for'."),
         ("--capture-limit big", "--capture-limit takes a size, such as 500MB or 2GiB, but got 'big'."),
-        ("--pool 'a", "A quotation is not closed in: --pool 'a"),
+        (
+            "--file ''",
+            "--file takes a file in the notebook's folder, such as data.csv or 'data/*.csv', but got ''.",
+        ),
+        ("--sync", "--sync needs a value: a folder in the notebook's folder, such as data."),
+        ("--pool 'a", "A quotation is not closed: write ' at its end, or leave out the one that begins it."),
+        ("--pool \"it's", 'A quotation is not closed: write " at its end, or leave out the one that begins it.'),
+        ("--nodes 2 \\", "The line ends with a backslash, but options stand on one line: leave it out."),
         (
             "--map xs --on all",
             "--map spreads the elements over the nodes, so it does not go with --on: leave one out.",
@@ -180,6 +225,13 @@ def test_mistakes(line: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_what_is_excluded_of_a_synced_folder_is_not_asked_of_the_pool() -> None:
+    assert parse_cell("--sync data --exclude '*.ckpt'").spec_fields() == {}
+    both = parse_cell("--sync data --include lib --exclude '*.ckpt'")
+    assert both.spec_fields() == {"image": Image(includes=["lib"], excludes=[*DEFAULT_EXCLUDES, "*.ckpt"])}
+    assert both.excludes == (*DEFAULT_EXCLUDES, "*.ckpt")
+
+
 def test_what_a_cell_needs() -> None:
     assert parse_cell("").needs == NOTHING
     assert parse_cell("--resources GPU=1 --capabilities gpu --map xs").needs == Needs({"GPU": 1}, {"gpu"})
@@ -197,6 +249,19 @@ def test_words_and_options_of_a_subcommand_may_be_mixed() -> None:
     assert dict(asked) == {"nodes": Nodes(2), "accelerator": parse_accelerator("A100")}
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--nodes 2  # don't", ["--nodes", "2"]),
+        ("--env 'A=x #y' --pool '#p' # it's", ["--env", "A=x #y", "--pool", "#p"]),
+        ("# 'one", []),
+        ("--env A=b#c", ["--env", "A=b#c"]),
+    ],
+)
+def test_a_comment_is_no_part_of_the_words(line: str, words: list[str]) -> None:
+    assert split_line(line) == words
+
+
 def test_a_subcommand_refuses_what_is_only_for_cells() -> None:
     with pytest.raises(UsageError, match="^--noblock is an option of %%sky, and %sky up does not take it"):
         parse_words(["--noblock"], "up", POOL_OPTIONS)
@@ -208,3 +273,41 @@ def test_every_option_is_explained_and_no_flag_is_used_twice() -> None:
     assert len(flags) == len(set(flags))
     assert all(option.help in text and option.name in text for option in OPTIONS)
     assert all(option.takes or option.choices or not option.metavar for option in OPTIONS)
+
+
+def test_what_machines_a_pool_has_is_no_matter_for_a_local_cell() -> None:
+    assert parse_cell("--local --pool train --nodes 4 --gpu A100 --map xs --quiet --no-footer").local
+
+
+def test_defaults_give_way_to_options_that_they_contradict() -> None:
+    defaults = {"on": "all", "by_node": True, "retries": 2}
+    assert parse_cell("", defaults).on == "all"
+    assert parse_cell("", defaults).by_node
+    for line in ("--map xs", "--resources GPU=1", "--capabilities gpu", "--local", "--on 2"):
+        options = parse_cell(line, defaults)
+        assert not options.on_several
+        assert not options.by_node
+        assert options.retries == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "expression"),
+    [
+        ("x + 1", "", "x + 1"),
+        ("--on all x + 1", "--on all", "x + 1"),
+        ("--on=all -x", "--on=all", "-x"),
+        ("--quiet --pool 'my pool' f(\"it's\")", "--quiet --pool 'my pool'", 'f("it\'s")'),
+        ("-i x,y x + y", "-i x,y", "x + y"),
+        ("-x - 1", "", "-x - 1"),
+        ('{"a": n}["a"]', "", '{"a": n}["a"]'),
+        ("--on all", "--on all", ""),
+        ("", "", ""),
+    ],
+)
+def test_options_stand_in_front_of_an_expression(line: str, options: str, expression: str) -> None:
+    assert split_expression(line) == (options, expression)
+
+
+def test_an_unknown_option_in_front_of_an_expression_is_told() -> None:
+    with pytest.raises(UsageError, match=r"^%sky! has no option --onn; did you mean --on\?$"):
+        split_expression("--onn all x")

@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 
 from skyward.errors import NodeStartError, ProvisioningError, SpecError, UsageError
-from skyward.specs import Image, Nodes, Worker
+from skyward.specs import Image, Nodes, Spec, Worker
 from skyward_kernel.pools import PoolManager, compute_fields, resident
 from tests.unit.jupyter.conftest import FakeCompute
 
@@ -72,20 +73,32 @@ def test_scaling_changes_what_later_cells_are_compared_with(pools: PoolManager, 
         pools.check("p", {"nodes": Nodes(2)})
 
 
-def test_a_pool_that_is_closed_from_outside_is_replaced_as_it_was(pools: PoolManager, compute: Pools) -> None:
+def test_a_pool_that_is_closed_by_code_is_closed_as_by_its_name(pools: PoolManager, compute: Pools) -> None:
     pools.get_or_open("p", {"nodes": Nodes(2), "vcpus": 4.0}).close()
-    again = pools.get_or_open("p", {"nodes": Nodes(3)})
-    assert len(compute.made) == 2
-    assert again is pools.get("p")
-    assert compute.made[1].fields == {"nodes": Nodes(3), "vcpus": 4.0}
+    assert pools.names == []
+    with pytest.raises(UsageError, match="There is no pool 'p'"):
+        pools.close("p")
+    pools.get_or_open("p", {"nodes": Nodes(3)})
+    assert compute.made[1].fields == {"nodes": Nodes(3)}
+
+
+def test_a_pool_that_is_closed_late_does_not_take_the_next_one_of_its_name_along(pools: PoolManager) -> None:
+    first = pools.get_or_open("p")
+    pools.close("p")
+    second = pools.get_or_open("p")
+    first.close()
+    assert pools.find("p") is second
 
 
 def test_a_pool_whose_nodes_are_all_gone_is_replaced(pools: PoolManager, compute: Pools) -> None:
-    pools.get_or_open("p")
+    pools.get_or_open("p", {"vcpus": 4.0})
+    pools.scale("p", 3)
     compute.made[0].alive = False
     assert pools.get_or_open("p").is_open
-    assert len(compute.made) == 2
-    assert compute.made[0].closed == 1
+    dead, replaced = cast("list[Any]", compute.made)
+    assert dead.closed == 1
+    assert replaced.fields == {"nodes": Nodes(3), "vcpus": 4.0}, "it is as it was"
+    assert pools.find("p") is pools.peek("p") is replaced
 
 
 def test_a_pool_that_does_not_open_leaves_nothing(pools: PoolManager, compute: Pools) -> None:
@@ -156,6 +169,186 @@ def test_two_threads_that_want_one_pool_get_the_same(pools: PoolManager, compute
         thread.join(10)
     assert len(compute.made) == 1
     assert found == [compute.made[0]] * 4
+
+
+# Pools that code makes.
+
+
+@pytest.fixture
+def observing(pools: PoolManager) -> Iterator[PoolManager]:
+    """The pools, which see those that code opens."""
+    pools.observe()
+    yield pools
+    pools.stop_observing()
+
+
+def test_a_pool_that_code_opens_is_one_of_the_kernel(observing: PoolManager, compute: Pools) -> None:
+    pool: Any = compute(name="train", nodes=2, vcpus=4.0)
+    assert observing.names == []
+    pool.open()
+    assert observing.names == ["train"]
+    assert observing.get("train") is observing.find("train") is observing.get_or_open("train") is pool
+    observing.check("train", {"nodes": Nodes(2), "vcpus": 4.0})
+    with pytest.raises(SpecError) as caught:
+        observing.get_or_open("train", {"nodes": Nodes(2), "vcpus": 8.0, "image.pip": ("numpy",)})
+    assert str(caught.value) == (
+        "Pool 'train' has --vcpus 4, not 8; --pip none, not numpy: close it with `%sky down train` and run this again "
+        "to replace it, or use another pool with `--pool NAME`."
+    )
+
+
+@pytest.mark.parametrize("closed_by", ["code", "name", "all"])
+def test_a_pool_of_code_is_closed_by_either(observing: PoolManager, compute: Pools, closed_by: str) -> None:
+    pool: Any = compute(name="train")
+    pool.open()
+    match closed_by:
+        case "code":
+            pool.close()
+        case "name":
+            observing.close("train")
+        case "all":
+            assert observing.close_all() == ["train"]
+    assert (pool.closed, observing.names) == (1, [])
+    pool.open()
+    assert observing.find("train") is pool, "it can be opened again"
+
+
+def test_resizing_in_code_changes_what_later_cells_are_compared_with(observing: PoolManager, compute: Pools) -> None:
+    pool: Any = compute(name="train", nodes=2)
+    pool.open()
+    pool.resize((2, 8))
+    observing.check("train", {"nodes": Nodes(2, 8)})
+    with pytest.raises(SpecError, match="has --nodes 2:8, not 2: resize it with `%sky scale train 2`"):
+        observing.check("train", {"nodes": Nodes(2)})
+
+
+def test_of_a_pool_of_several_groups_a_group_is_resized(observing: PoolManager, compute: Pools) -> None:
+    groups = {"cpu": Spec(vcpus=4), "gpu": Spec(accelerator="A100")}
+    compute(name="mixed", groups=groups).open()
+    with pytest.raises(SpecError) as caught:
+        observing.check("mixed", {"nodes": Nodes(3)})
+    assert str(caught.value) == (
+        "Pool 'mixed' has --nodes 1, not 3: resize a group of it with `pool.resize(nodes, group='cpu')`."
+    )
+
+
+def test_a_second_pool_of_a_name_is_refused_before_anything_of_it_exists(
+    observing: PoolManager, compute: Pools
+) -> None:
+    observing.get_or_open("made")
+    compute(name="coded").open()
+    for name in ("made", "coded"):
+        second: Any = compute(name=name)
+        with pytest.raises(UsageError) as caught:
+            second.open()
+        assert str(caught.value) == (
+            f"There is a pool {name!r} in this kernel already: close it with `%sky down {name}`, or use another name "
+            "for the new one."
+        )
+        assert not second.is_open
+        assert observing.get(name) is not second
+
+
+def test_a_pool_whose_close_was_interrupted_gives_up_its_name(observing: PoolManager, compute: Pools) -> None:
+    first: Any = compute(name="train")
+    first.open()
+    first.is_open = False  # it has closed since, and told nobody
+    second: Any = compute(name="train")
+    second.open()
+    assert observing.find("train") is second
+
+
+def test_a_pool_of_code_that_does_not_open_leaves_nothing(observing: PoolManager, compute: Pools) -> None:
+    compute.fail = NodeStartError("no machine")
+    with pytest.raises(NodeStartError):
+        compute(name="train").open()
+    assert observing.names == []
+
+
+def test_a_pool_of_code_whose_nodes_are_all_gone_is_opened_again(observing: PoolManager, compute: Pools) -> None:
+    pool: Any = compute(name="train", vcpus=4.0)
+    pool.open()
+    pool.alive = False
+    with pytest.raises(SpecError, match="has --vcpus 4, not 8"):
+        observing.get_or_open("train", {"vcpus": 8.0})
+    again: Any = observing.get_or_open("train")
+    assert (again.closed, len(compute.made)) == (1, 1)
+    assert again is observing.find("train")
+    assert again is pool
+    again.close()
+    assert observing.names == []
+
+
+def test_a_cell_waits_for_code_that_opens_its_pool(
+    observing: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens, go = threading.Lock(), threading.Event()
+    open_it = compute.open
+
+    def slowly(self: FakeCompute) -> FakeCompute:
+        with opens:
+            return open_it(self)
+
+    monkeypatch.setattr(compute, "open", slowly)
+    inside = threading.Event()
+
+    @contextmanager
+    def shown(_: object) -> Iterator[None]:
+        inside.set()
+        assert go.wait(10)
+        yield
+
+    observing.observe(shown)
+    pool: Any = compute(name="train")
+    found: list[object] = []
+    code = threading.Thread(target=pool.open)
+    cell = threading.Thread(target=lambda: found.append(observing.get_or_open("train")))
+    code.start()
+    assert inside.wait(10)
+    cell.start()
+    go.set()
+    for thread in (code, cell):
+        thread.join(10)
+    assert found == [pool]
+    assert (len(compute.made), pool.closed) == (1, 0)
+
+
+def test_what_is_shown_while_a_pool_opens_is_shown_once(observing: PoolManager, compute: Pools) -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def show(pool: Any) -> Iterator[None]:
+        shown.append(pool.name)
+        yield
+
+    observing.observe(show)
+    compute(name="coded").open()
+    observing.get_or_open("cell", opening=show)
+    observing.get_or_open("panel")
+    assert shown == ["coded", "cell"]
+
+
+def test_pools_that_are_open_when_the_kernel_begins_to_observe(
+    pools: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[Any] = [compute(name=name) for name in ("train", "train", "other")]
+    first, _, other = made
+    monkeypatch.setattr("skyward_kernel.pools.opened", made)
+    for pool in made:
+        pool.open()
+    pools.observe()
+    try:
+        assert [pools.get(name) for name in pools.names] == [first, other]
+        assert capsys.readouterr().err == (
+            "Two open pools are named 'train'; cells and views have one of them. Close the other, and open it again "
+            "under another name.\n"
+        )
+    finally:
+        pools.stop_observing()
+    assert pools.names == []
+    assert first.is_open, "it stays with the code that has made it"
+    compute(name="train").open()
+    assert pools.names == []
 
 
 def test_dotted_paths_become_parts_of_image_and_worker() -> None:

@@ -1,4 +1,4 @@
-"""The line of progress: drawn late, in place, and gone at the end."""
+"""The line of progress: drawn late, and in place. A notebook keeps its last state, a terminal nothing."""
 
 import io
 import threading
@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from skyward_jupyter.progress import Progress, meter
+from skyward_jupyter.progress import Progress, meter, opening
+from skyward_jupyter.settings import Settings
+from tests.unit.jupyter.conftest import FakeCompute
+from tests.unit.panel.conftest import wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -46,28 +49,34 @@ def kernel(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> list[Any
     monkeypatch.setattr(
         shell.display_pub, "publish", lambda data, transient, update: calls.append((data["text/plain"], update))
     )
-    monkeypatch.setattr(shell.display_pub, "clear_output", lambda: calls.append("cleared"))
+    monkeypatch.setattr(shell.display_pub, "clear_output", lambda *_: calls.append("cleared"))
     return calls
 
 
-def test_in_a_terminal_it_is_redrawn_and_erased(shell: InteractiveShell) -> None:
+def test_in_a_terminal_it_is_a_line_below_the_cursor_and_is_erased(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     text = Drawn()
     with redirect_stderr(Terminal()) as screen, Progress(shell, text, after=0):
         assert text.twice.wait(10)
-    assert screen.getvalue().startswith("\rstep 1")
-    assert screen.getvalue().endswith("\r      \r")
+    restored = "\x1b8"
+    first, *_, last = screen.getvalue().split(restored)[:-1]
+    assert first.endswith("step 1")
+    assert last == "\x1b7\x1b[B\r\x1b[2K", "the line below is erased, and nothing else"
+    assert all(part.startswith(("\x1bD\x1b[A\x1b7", "\x1b7")) for part in (first, last)), "the cursor is kept"
 
 
-def test_in_a_notebook_it_is_updated_and_cleared(shell: InteractiveShell, kernel: list[Any]) -> None:
+def test_in_a_notebook_it_is_updated_in_place_and_its_last_state_stays(
+    shell: InteractiveShell, kernel: list[Any]
+) -> None:
     text = Drawn()
-    with Progress(shell, text, after=0) as progress:
+    with Progress(shell, text, lambda: "over", after=0):
         assert text.twice.wait(10)
-        progress.stop()
-        progress.stop()
-    assert kernel[0] == ("step 1", False)
-    assert all(update for _, update in kernel[1:-1])
-    assert kernel[-1] == "cleared"
-    assert kernel.count("cleared") == 1
+    first, *updates, last = kernel
+    assert first == ("step 1", False)
+    assert all(update for _, update in updates)
+    assert last == ("over", True)
 
 
 def test_what_is_over_soon_shows_nothing(shell: InteractiveShell, kernel: list[Any]) -> None:
@@ -94,6 +103,33 @@ def test_without_a_terminal_or_a_kernel_it_shows_nothing(
     with Progress(shell, Drawn(), after=0):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("console", "shown"), [(True, True), ("rich", False), ("minimal", False), ("silent", False), (False, False)]
+)
+def test_a_pool_that_opens_is_shown_where_its_console_leaves_that_to_the_notebook(
+    shell: InteractiveShell, kernel: list[Any], compute: type[FakeCompute], console: Any, shown: bool
+) -> None:
+    pool: Any = compute(name="p", nodes=2, console=console)
+    with opening(shell, pool, Settings(progress_after=0.0)):
+        if shown:
+            wait_for(lambda: kernel, "the first drawing")
+        pool.open()
+    assert bool(kernel) == shown
+    if shown:
+        assert kernel[0][0].startswith("Opening pool 'p': 2 of 2 nodes ready, 0.")
+        assert kernel[-1][0].startswith("Pool 'p': 2 nodes ready in 0.")
+
+
+def test_a_pool_that_was_not_opened_says_so(
+    shell: InteractiveShell, kernel: list[Any], compute: type[FakeCompute]
+) -> None:
+    pool: Any = compute(name="p")
+    with pytest.raises(KeyboardInterrupt), opening(shell, pool, Settings(progress_after=0.0)):
+        wait_for(lambda: kernel, "the first drawing")
+        raise KeyboardInterrupt
+    assert kernel[-1][0].startswith("Pool 'p' was not opened; given up after 0.")
 
 
 def test_the_meter_counts() -> None:

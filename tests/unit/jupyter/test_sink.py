@@ -103,7 +103,7 @@ def test_everything_is_written_in_the_context_of_the_cell(shell: InteractiveShel
             return False
 
     cell.set("first")
-    sink = CellSink(shell, before=lambda: seen.append(f"before in {cell.get()}"))
+    sink = CellSink(shell)
     cell.set("second")
     old, sys.stdout = sys.stdout, Stream()
     try:
@@ -113,4 +113,4 @@ def test_everything_is_written_in_the_context_of_the_cell(shell: InteractiveShel
         sink.output(0, "stdout", "again")
     finally:
         sys.stdout = old
-    assert seen == ["before in first", "hello in first", "again in first"]
+    assert seen == ["hello in first", "again in first"]

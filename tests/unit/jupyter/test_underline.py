@@ -19,6 +19,9 @@ pytestmark = pytest.mark.unit
         ("%%sky --quiet print", "              ^^^^^"),
         ("%sky up train --budget none", "              ^^^^^^^^^^^^^"),
         ("%sky up --map xs", "        ^^^^^"),
+        ("%%sky --quiet --pool 'a", "                     ^^"),
+        ("%%sky --nodes 2 \\", "                ^"),
+        ("%sky up 'train", "        ^^^^^^"),
     ],
 )
 def test_what_is_wrong_is_underlined(notebook: Notebook, line: str, below: str) -> None:
@@ -30,6 +33,13 @@ def test_secrets_are_left_out(notebook: Notebook) -> None:
     shown = notebook("%%sky --env TOKEN=hidden --env=KEY=hidden --env 'ODD NAME=hidden' --nodes x\n1").shown_error
     assert "hidden" not in shown
     assert "--env TOKEN=... --env=KEY=..." in shown
+
+
+@pytest.mark.parametrize("line", ["--env 'TOKEN=hidden", "--env=TOKEN='hidden", "--pool 'a --env TOKEN=hidden"])
+def test_secrets_are_left_out_of_a_line_that_cannot_be_read(notebook: Notebook, line: str) -> None:
+    shown = notebook(f"%%sky {line}\n1").shown_error
+    assert "hidden" not in shown
+    assert "^^" in shown
 
 
 def test_nothing_is_underlined_where_no_option_is_to_blame(notebook: Notebook) -> None:

@@ -76,3 +76,10 @@ def test_the_result_of_a_cell_in_the_background_is_its_value(notebook: Notebook)
     notebook.shell.user_ns["handle"] = notebook("%%sky --noblock\nx = 6\nx * 7").result
     assert notebook("handle.result()").result == 42
     assert values(notebook, "x") == 6
+
+
+def test_a_cell_in_the_background_that_is_over_keeps_no_value_alive(notebook: Notebook) -> None:
+    notebook("import weakref\nclass A: pass\na = A()\nwhether = weakref.ref(a)")
+    notebook.shell.user_ns["handle"] = notebook("%%sky --noblock\nx = a").result
+    notebook("handle.result()\ndel a, x")
+    assert notebook("import gc\n_ = gc.collect()\nwhether() is None").result is True

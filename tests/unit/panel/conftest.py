@@ -12,6 +12,7 @@ from skyward.control.origin import Origin
 from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
 from skyward.errors import UsageError
 from skyward.logs import LogEntry
+from skyward.specs import Nodes
 from skyward_jupyter.magics import SkyMagics
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import Notebook, new_shell
@@ -55,9 +56,12 @@ class FakePool:
         self.is_open = False
         self.done: list[Any] = []
         self.options = self.spec = _Anything()
+        self.groups = {"default": (self.spec,)}
         self.recovered: tuple[str, ...] = ()
         self.log: list[LogEntry] = []
-        self.lives_on = False
+        self.lives_on = self.is_scoped = False
+        self.asked_nodes = Nodes(1)
+        self.at_close: list[Callable[[], object]] = []
 
     def open(self) -> "FakePool":
         self.is_open = True
@@ -66,6 +70,11 @@ class FakePool:
     def close(self) -> None:
         self.is_open = False
         self.done.append("closed")
+        for call in self.at_close:
+            call()
+
+    def when_closed(self, call: Callable[[], object]) -> None:
+        self.at_close.append(call)
 
     def leave(self) -> bool:
         return self.lives_on
@@ -90,7 +99,8 @@ class FakePool:
         self.shown = replace(self.shown, **other)
         self.revision += 1
 
-    def resize(self, nodes: object) -> None:
+    def resize(self, nodes: Nodes) -> None:
+        self.asked_nodes = nodes
         self.done.append(nodes)
 
     def cancel(self, tasks: Any = (), *, cell: int | None = None) -> int:
@@ -106,6 +116,7 @@ class FakePool:
 
 class _Anything:
     nodes = 1
+    console = True
 
 
 class FakeComm:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from skyward.specs import Nodes
 from skyward_jupyter.view import live
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.pools import PoolManager
@@ -124,8 +125,7 @@ def test_controls_of_a_pool_of_the_kernel_are_those_of_its_manager(
     resident_of(pools)
     view = LiveView(pool, sent.append)
     assert answer(view, sent, kind="scale", min=3, max=3)[0] == "done"
-    assert pools.get_or_open("p", {"nodes": pools._resident("p").nodes}) is pool
-    assert str(pools._resident("p").nodes) == "3"
+    assert pools.get_or_open("p", {"nodes": Nodes(3)}) is pool
     assert answer(view, sent, kind="stop-pool")[0] == "done"
     assert pools.names == []
 

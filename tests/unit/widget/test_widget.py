@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-class ShownPool(FakePool, Shown):
+class ShownPool(Shown, FakePool):
     """A pool that can be displayed."""
 
     def __init__(self, name: str) -> None:

@@ -1,0 +1,164 @@
+"""Relative paths, and patterns of them. The same on every system: parts are separated by "/"."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from posixpath import normpath, splitext
+
+__all__ = [
+    "NEVER_SYNCED",
+    "TEMPORARY",
+    "Excludes",
+    "Glob",
+    "aside",
+    "is_inside",
+    "is_pattern",
+    "is_relative",
+    "parents",
+]
+
+TEMPORARY = ".skyward-"
+"""How the names of files begin that are being written."""
+
+NEVER_SYNCED = (
+    ".git",
+    ".hg",
+    ".svn",
+    "__pycache__",
+    "*.pyc",
+    "*.pyo",
+    ".venv",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "node_modules",
+    "*.egg-info",
+    ".DS_Store",
+    f"{TEMPORARY}*",
+)
+"""What is left out where a folder is meant as a whole."""
+
+
+def is_relative(path: str) -> bool:
+    """Return whether `path` is relative, in its shortest form, and leads to something inside its folder.
+
+    It is asked of every path that comes from the other side.
+    """
+    return (
+        path not in ("", ".", "..")
+        and not path.startswith(("/", "../"))
+        and "\0" not in path
+        and "\\" not in path
+        and normpath(path) == path
+    )
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a relative path is in the relative `folder`, which may be "."."""
+    return folder == "." or path.startswith(f"{folder}/")
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether `text` has a character that stands for others."""
+    return any(character in text for character in "*?[")
+
+
+def parents(path: str) -> Iterator[str]:
+    """The folders that `path` is in, innermost first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def aside(path: str, label: str, number: int = 1) -> str:
+    """Name for another version of a file beside it: "out/a.png" of "node0" is "out/a.node0.png"."""
+    folder, slash, name = path.rpartition("/")
+    stem, suffix = splitext(name)
+    return f"{folder}{slash}{stem}.{label}{f'-{number}' if number > 1 else ''}{suffix}"
+
+
+@dataclass(frozen=True)
+class Glob:
+    """A pattern of relative paths.
+
+    "*", "?" and "[...]" match within a part, "**" any number of parts; names that begin with "." are matched only by
+    patterns that do. A folder that matches is meant as a whole.
+    """
+
+    text: str
+
+    @cached_property
+    def _parts(self) -> tuple[str, ...]:
+        return tuple(part for part in self.text.split("/") if part not in ("", "."))
+
+    @property
+    def folder(self) -> str:
+        """The folder that all matches are in: the parts before the first that is a pattern; "" for none."""
+        fixed = []
+        for part in self._parts[:-1]:
+            if is_pattern(part):
+                break
+            fixed.append(part)
+        return "/".join(fixed)
+
+    def start(self) -> frozenset[int]:
+        """Where the match stands before the first part of a path; see `step`."""
+        return self._skipped({0})
+
+    def step(self, states: frozenset[int], name: str) -> frozenset[int]:
+        """Where it stands after one part more. Nothing below a folder matches once there is no place left."""
+        reached = set()
+        for state in states:
+            if state == len(self._parts):
+                return frozenset({state})  # inside a folder that matched
+            part = self._parts[state]
+            if part == "**":
+                if not name.startswith("."):
+                    reached.add(state)
+            elif fnmatchcase(name, part) and (part.startswith(".") or not name.startswith(".")):
+                reached.add(state + 1)
+        return self._skipped(reached)
+
+    def _skipped(self, states: Iterable[int]) -> frozenset[int]:
+        """The states that are reached without a part, because "**" may stand for none."""
+        found = set(states)
+        for state in sorted(found):
+            following = state
+            while following < len(self._parts) and self._parts[following] == "**":
+                following += 1
+                found.add(following)
+        return frozenset(found)
+
+    def is_met(self, states: frozenset[int]) -> bool:
+        """Return whether a path that ends here matches."""
+        return len(self._parts) in states
+
+    def matches(self, path: str) -> bool:
+        """Return whether `path`, or a folder that it is in, matches."""
+        states = self.start()
+        for name in path.split("/"):
+            if self.is_met(states):
+                return True
+            states = self.step(states, name)
+        return self.is_met(states)
+
+
+@dataclass(frozen=True, slots=True)
+class Excludes:
+    """Patterns of what is left out of a folder.
+
+    A pattern without "/" is compared with each part of a path, another one with the whole path. "*" matches "/" too.
+    """
+
+    patterns: tuple[str, ...] = NEVER_SYNCED
+
+    def skips(self, path: str) -> bool:
+        """Return whether a path is left out, where the folders that it is in are not."""
+        name = path.rpartition("/")[2]
+        return any(fnmatchcase(path if "/" in each else name, each) for each in self.patterns)
+
+    def skip_any(self, path: str) -> bool:
+        """Return whether a path, or a folder that it is in, is left out."""
+        return self.skips(path) or any(map(self.skips, parents(path)))

@@ -1,0 +1,91 @@
+"""What to do about a file that a cell did not find on its node, where the notebook has it."""
+
+import errno
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterator
+from posixpath import normpath
+
+from skyward.errors import RemoteTraceback
+from skyward.files.patterns import is_inside, is_relative
+
+__all__ = ["missing_note"]
+
+_QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
+_WORD = re.compile(r"[^\s'\",;()]*[./][^\s'\",;()]*")
+"""A word that can only be a path: with a dot or a slash."""
+
+_SAYS_SO = "No such file or directory"
+
+
+def missing_note(error: BaseException, folder: str, there: str, node: int, sent: Collection[str] = ()) -> str | None:
+    """One sentence on the option that sends the file which `error`, or what led to it, is about; None for none.
+
+    Args:
+        error: what a cell raised.
+        folder: the notebook's folder.
+        there: the folder on the node in which the cell ran.
+        node: rank of the node.
+        sent: files that went along.
+    """
+    for each in _chain(error):
+        for named in _paths(each):
+            path = _from_folder(named, folder, there)
+            if path is not None and path not in sent and (note := _note(path, folder, node)):
+                as_it_is = not is_inside(normpath(named), folder.rstrip("/"))
+                return note if as_it_is else f"{note} In the cell, name it {path}: {folder} is not there."
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it came from."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop(0)
+        if each is not None and id(each) not in seen and not isinstance(each, RemoteTraceback):
+            seen.add(id(each))
+            yield each
+            waiting += [each.__cause__, each.__context__]
+            if isinstance(each, BaseExceptionGroup):
+                waiting += each.exceptions
+
+
+def _paths(error: BaseException) -> Iterator[str]:
+    """The paths that were not found, as an error names them."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return
+    for name in (getattr(error, "filename", None), getattr(error, "filename2", None)):
+        if isinstance(name, (str, bytes, os.PathLike)):
+            yield os.fsdecode(name)
+    text = str(error)
+    if isinstance(error, OSError) or _SAYS_SO in text:
+        for one, other in _QUOTED.findall(text):
+            yield one or other
+        for word in _WORD.findall(text):
+            yield word.rstrip(".:")
+
+
+def _from_folder(path: str, folder: str, there: str) -> str | None:
+    """A path as it is from the notebook's folder; None where it is outside of it."""
+    path = normpath(path)
+    for start in (there, folder):
+        if is_inside(path, start.rstrip("/")):
+            path = os.path.relpath(path, start)
+    return path if is_relative(path) else None
+
+
+def _note(path: str, folder: str, node: int) -> str | None:
+    here = os.path.join(folder, path)
+    if os.path.isfile(here):
+        return f"{path} is here, in {folder}, and not on node {node}: send it with --file {shlex.quote(path)}."
+    if os.path.isdir(here):
+        return f"{path} is a folder here, in {folder}, and not on node {node}: send it with --sync {shlex.quote(path)}."
+    above = os.path.dirname(path)
+    if above and os.path.isdir(os.path.join(folder, above)):
+        return (
+            f"The folder {above} is here, in {folder}, and not on node {node}: send it with "
+            f"--sync {shlex.quote(above)}, or make it in the cell with os.makedirs({above!r}, exist_ok=True)."
+        )
+    return None

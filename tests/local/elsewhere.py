@@ -1,0 +1,30 @@
+"""Nodes on this machine whose files are their own, as those of other machines are."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from skyward.provider import Access, ExecAccess, Provider
+from skyward_providers.local import _ENTER, Local, _LocalProvider
+
+__all__ = ["Elsewhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Local):
+    """Local nodes that are entered by a command, and do not count as having the disk of their client."""
+
+    outlives: bool = True
+
+    @property
+    def shares_files(self) -> bool:
+        return False
+
+    def create_provider(self) -> Provider:
+        return _Apart(self)
+
+
+class _Apart(_LocalProvider):
+    def _access(self, host: str, directory: Path) -> Access:
+        command = (sys.executable, "-ISc", _ENTER)
+        return ExecAccess(command, f"this machine ({directory.name})", str(directory), python=sys.executable)

@@ -1,0 +1,106 @@
+"""Where and how cells run, in a real kernel: ranks, expressions, `--local`, magics, retries, figures, waiting."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.kernel import Cell, Kernel, started
+
+pytestmark = [pytest.mark.local, pytest.mark.notebooks]
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with started() as kernel:
+        kernel("import skyward as sky\npool = %sky up --nodes 3")
+        yield kernel
+
+
+def test_some_nodes_by_rank(kernel: Kernel) -> None:
+    cell = kernel("%%sky --on 0,2\nrank = sky.instance_info().node\nprint('hi')")
+    assert sorted(filter(str.strip, cell.text().splitlines())) == ["[node 0] hi", "[node 2] hi"]
+    assert kernel("rank").data == ["[0, 2]"]
+    assert kernel("%%sky --on 0:2\nsky.instance_info().node").types.count("error") == 0
+    assert kernel("_").data == ["[0, 1]"]
+    name, lines = kernel("%%sky --on 0:5\n1").error
+    assert name == "UsageError"
+    assert "has no node 3 or 4; its nodes are 0, 1, 2." in lines[0]
+
+
+def test_an_expression_is_the_value_of_the_cell(kernel: Kernel) -> None:
+    kernel("n = 20")
+    assert kernel("%sky! n + 1").data == ["21"]
+    assert kernel("_").data == ["21"]
+    kernel("ranks = %sky! --on all sky.instance_info().node")
+    assert kernel("ranks").data == ["[0, 1, 2]"]
+    assert kernel("%sky! 1 / 0").error[0] == "ZeroDivisionError"
+
+
+def test_a_local_cell_is_a_plain_one(kernel: Kernel) -> None:
+    cell = kernel("%%sky --local\nimport os\nhere = os.getpid()\nprint('out')\nhere > 0")
+    assert cell.types == ["stream", "execute_result"]
+    assert kernel("here == os.getpid()").data == ["True"]
+    name, lines = kernel("%%sky --local\n\n1 / 0").error
+    assert name == "ZeroDivisionError"
+    assert "skyward" not in "".join(lines)
+
+
+def test_magics_run_on_the_node_and_bind_here(kernel: Kernel) -> None:
+    kernel("import os\ndef node(): return os.environ.get('SKYWARD_NODE') is not None")
+    assert kernel("%%sky\n%time there = node()").text().startswith("CPU times: user ")
+    assert kernel("there").data == ["True"]
+    assert "per loop" in kernel("%%sky\n%%timeit -n 2 -r 2\nnode()").text()
+    assert kernel("%%sky\n%%bash\necho $((6 * 7))").text() == "42\n"
+    name, lines = kernel("%%sky\n%%time\n\nlate = 1\n1 / 0").error
+    assert name == "ZeroDivisionError"
+    assert "line 5" in "".join(lines)
+    assert kernel("late").data == ["1"]
+
+
+def test_a_cell_that_raises_runs_again(kernel: Kernel, tmp_path: Path) -> None:
+    kernel(f"log = {str(tmp_path / 'log')!r}")
+    cell = kernel(
+        "%%sky --retries 3\nopen(log, 'a').write('.')\nk = len(open(log).read())\nif k < 3: raise ValueError(k)\nk"
+    )
+    assert cell.data == ["3"]
+    assert cell.text("stderr") == "The cell was run again 2 times; the last time because it raised ValueError.\n"
+    assert kernel("k").data == ["3"]
+    cell = kernel("%%sky --retries 1\nopen(log, 'a').write('.')\n1 / 0")
+    assert cell.error[0] == "ZeroDivisionError"
+    assert (tmp_path / "log").read_text() == "....."
+    kernel("%%sky --retries 5\nopen(log, 'a').write('.')\nraise SystemExit(1)")
+    assert (tmp_path / "log").read_text() == "......"
+
+
+def test_a_figure_that_came_home_is_a_picture(kernel: Kernel) -> None:
+    pytest.importorskip("matplotlib")
+    kernel("%%sky\nfrom matplotlib.figure import Figure\nfig = Figure()\nfig.subplots().plot([1, 2]);")
+    (shown,) = kernel("fig").outputs
+    assert set(shown["data"]) == {"text/plain", "image/png"}
+    (shown,) = kernel("%sky! fig").outputs
+    assert set(shown["data"]) == {"text/plain", "image/png"}
+    assert kernel("import sys; 'matplotlib.pyplot' in sys.modules").data == ["False"]
+
+
+def test_defaults_hold_for_every_cell(kernel: Kernel) -> None:
+    kernel("%config SkyMagics.on = 'all'")
+    kernel("%%sky\nrank = sky.instance_info().node")
+    assert kernel("rank").data == ["[0, 1, 2]"]
+    assert kernel("%%sky --on 1\nsky.instance_info().node").data == ["1"]
+    kernel("%config SkyMagics.on = 'one'")
+
+
+def test_scaling_can_be_waited_for_and_an_interrupt_ends_the_wait_only(kernel: Kernel) -> None:
+    assert kernel("%sky scale 4 --wait").text() == "Pool 'default' has 4 nodes.\n"
+    assert kernel("sum(node.state == 'active' for node in pool.snapshot().nodes)").data == ["4"]
+    kernel("slow = sky.Compute(name='slow', provider=sky.Local(boot_time=600), nodes=(0, 2))\nslow.open();")
+
+    def waits(cell: Cell) -> bool:
+        return any("Pool 'slow': 0 of 1 nodes ready" in text for text in cell.data)
+
+    name, lines = kernel("%sky scale slow 1:2 --wait", interrupt_when=waits).error
+    assert name == "KeyboardInterrupt"
+    assert lines == ["Interrupted: pool 'slow' goes on to 1:2 nodes."]
+    assert kernel("slow.snapshot().desired").data == ["1"]
+    kernel("slow.close()")

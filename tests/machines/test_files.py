@@ -1,0 +1,116 @@
+"""The files of a cell on machines over SSH."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+from tests.machines.conftest import hosts
+from tests.machines.machine import Network
+from tests.unit.files.sides import contents
+from tests.unit.jupyter.conftest import Notebook, new_shell
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def pools(shared_network: Network) -> Iterator[PoolManager]:
+    provider = hosts(shared_network)
+    pools = PoolManager(lambda **fields: sky.Compute(**{"provider": provider, "nodes": 2, **fields}), POOL_LABELS)
+    yield pools
+    pools.close_all()
+
+
+@pytest.fixture
+def notebook(pools: PoolManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
+    """A notebook in `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    with new_shell() as shell:
+        magics = SkyMagics(shell, pools)
+        magics.footer = False
+        shell.register_magics(magics)
+        yield Notebook(shell, magics)
+
+
+def test_a_file_is_sent_once_by_content(notebook: Notebook, shared_network: Network, tmp_path: Path) -> None:
+    data = os.urandom(30 << 20)
+    (tmp_path / "big.bin").write_bytes(data)
+    cell = "%%sky --on 0 --file big.bin\nfrom pathlib import Path\nsize = Path('big.bin').stat().st_size"
+    received = [sum(machine.received for machine in shared_network.machines)]
+    for _ in range(2):
+        assert notebook(cell).error is None
+        assert notebook["size"] == len(data)
+        received.append(sum(machine.received for machine in shared_network.machines))
+    first, second = received[1] - received[0], received[2] - received[1]
+    assert first > len(data)
+    assert second < 1 << 20
+    (tmp_path / "big.bin").write_bytes(data[:-1] + b"x")  # of three chunks, the last one changes
+    assert notebook(cell).error is None
+    third = sum(machine.received for machine in shared_network.machines) - received[2]
+    assert third < 20 << 20
+
+
+def test_a_machine_has_no_file_of_the_notebook_until_it_is_sent(notebook: Notebook, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a\n1\n2\n")
+    cell = "import pandas as pd\ntotal = int(pd.read_csv('data.csv').a.sum())"
+    last = notebook(f"%%sky --on 1\n{cell}").shown_error.splitlines()[-1]
+    assert last == f"data.csv is here, in {tmp_path}, and not on node 1: send it with --file data.csv."
+    ran = notebook(f"%%sky --on all --file data.csv\n{cell}")
+    assert (ran.error, notebook["total"]) == (None, [3, 3])
+
+
+def test_what_cells_write_comes_home_from_all_machines(notebook: Notebook, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    cell = """
+import os
+from pathlib import Path
+import skyward as sky
+rank = sky.instance_info().node
+done = [Path(f"out/{name}").write_text(text) for name, text in ((f"{rank}.txt", "own"), ("log.txt", str(rank)))]
+big = Path("out/big").write_bytes(bytes(40 << 20))
+"""
+    ran = notebook(f"%%sky --on all --fetch 'out/*'\n{cell}")
+    assert ran.error is None
+    assert (tmp_path / "out/big").stat().st_size == 40 << 20
+    (tmp_path / "out/big").unlink()
+    assert contents(tmp_path) == {
+        "out/0.txt": "own",
+        "out/1.txt": "own",
+        "out/log.node0.txt": "0",
+        "out/log.node1.txt": "1",
+    }
+
+
+def test_a_folder_is_the_same_here_and_on_both_machines(notebook: Notebook, tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"project/{number % 7}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"project/{number % 7}/{number}.txt").write_text(str(number))
+    (tmp_path / "project/.skyignore").write_text("*.tmp\n")
+    cell = """
+import os
+from pathlib import Path
+os.remove("project/0/0.txt")
+n = [Path("project/1/1.txt").write_text("changed"), Path("project/new.txt").write_text("new"),
+     Path("project/x.tmp").write_text("no")]
+"""
+    assert notebook(f"%%sky --on 0 --sync project\n{cell}").error is None
+    here = contents(tmp_path)
+    assert (here["project/1/1.txt"], here["project/new.txt"]) == ("changed", "new")
+    assert "project/0/0.txt" not in here
+    assert "project/x.tmp" not in here
+    look = "found = {str(p): p.read_text() for p in Path('project').rglob('*') if p.is_file()}"
+    assert notebook(f"%%sky --on 1 --sync project\nfrom pathlib import Path\n{look}").error is None
+    assert notebook["found"] == here
+
+
+def test_map_over_machines(notebook: Notebook, tmp_path: Path) -> None:
+    (tmp_path / "factor").write_text("3")
+    notebook("xs = range(5)")
+    cell = "from pathlib import Path\nn = Path(f'{xs}.txt').write_text(str(xs * int(Path('factor').read_text())))"
+    assert notebook(f"%%sky --map xs --file factor --fetch '*.txt'\n{cell}").error is None
+    assert contents(tmp_path) == {"factor": "3", **{f"{x}.txt": str(3 * x) for x in range(5)}}

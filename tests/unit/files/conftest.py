@@ -1,0 +1,14 @@
+"""Both sides of a cell's files."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.files.sides import Sides
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Sides:
+    made = Sides(tmp_path)
+    made.here.mkdir()
+    return made

@@ -1,0 +1,92 @@
+"""A notebook's folder and the folders of nodes, on one disk, and cells between them that do nothing but to files."""
+
+import os
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+from skyward.files.request import FilesRequest, FilesResult
+from skyward.values import FrozenMap
+from skyward.worker import folder as folders
+from skyward.worker.cell import CellResult
+from skyward.worker.files import CellFiles
+from skyward.worker.folder import Directories
+from skyward.worker.harvest import Harvest
+from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.trip import Taken, Trip
+
+__all__ = ["Sides", "contents"]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The files below a folder, by their relative path."""
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@dataclass
+class Sides:
+    """The notebook's folder, `here`, and a node's folder for each rank.
+
+    Attributes:
+        name: of the notebook's folder in `root`.
+        told: what the user was told.
+    """
+
+    root: Path
+    name: str = "here"
+    told: list[str] = field(default_factory=list)
+    taken: Taken = field(default_factory=Taken)
+    cells: int = 0
+
+    @property
+    def here(self) -> Path:
+        return self.root / self.name
+
+    def there(self, node: int = 0) -> Path:
+        """The working folder of a node."""
+        return self.root / f"node-{node}" / "work"
+
+    def write(self, path: str, text: str, side: Path | None = None) -> None:
+        """Write a file here, or in another folder."""
+        target = (side or self.here) / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def trip(self, shape: str = "single", *, quiet: bool = False, **asked: object) -> Trip:
+        """The files of a cell, chosen."""
+        self.here.mkdir(exist_ok=True)
+        given = Asked(**asked)  # type: ignore[arg-type]  # as the test gives them
+        return Trip(given, str(self.here), self.taken, shape, self.told.append, quiet)  # type: ignore[arg-type]
+
+    def run(
+        self,
+        request: FilesRequest,
+        work: Callable[[], object] = lambda: None,
+        node: int = 0,
+        run: str | None = None,
+        namespace: Mapping[str, object] = FrozenMap(),
+    ) -> CellResult:
+        """Run a cell on a node, in its folder; what it left, as it comes home."""
+        self.cells += 1
+        self.there(node).mkdir(parents=True, exist_ok=True)
+        around = Directories(str(self.there(node)), str(self.there(node).parent))
+        with patch.object(folders, "_found", around):
+            files = CellFiles(pickle.loads(pickle.dumps(request)), run or str(self.cells), node)
+            before = os.getcwd()
+            try:
+                files.enter()
+                work()
+            finally:
+                files.leave()
+                os.chdir(before)
+            left: FilesResult | None = pickle.loads(pickle.dumps(files.collect(namespace)))
+        return CellResult(Harvest(), None, node, files=left)
+
+    def cell(self, work: Callable[[], object] = lambda: None, node: int = 0, **asked: object) -> list[str]:
+        """Run a cell and bring its files home; what the user was told of it."""
+        del self.told[:]
+        trip = self.trip(**asked)  # type: ignore[arg-type]
+        trip.arrive([self.run(trip.request(shared=False), work, node)])
+        return list(self.told)

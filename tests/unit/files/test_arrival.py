@@ -1,0 +1,73 @@
+"""What a node sends is written where it was asked for, in the notebook's folder, and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from skyward.files.disk import Content, Versions
+from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Root
+from skyward_jupyter.files.arrival import Arrival
+
+pytestmark = pytest.mark.unit
+
+
+def arrive(folder: Path, *paths: str, fetch: tuple[str, ...] = ("**",), deleted: tuple[str, ...] = ()) -> list[str]:
+    """Have a node send files of these paths; the problems that are told."""
+    packing = Packing()
+    spans = [packing.add(path, Content((b"1",), (b"",), b"v" * 32, 1), 10**18) for path in paths]
+    files = tuple(Brought(span, may_replace=True, is_written=True) for span in spans)
+    result = FilesResult("/there", files=files, blobs=packing.blobs(), deleted=deleted)
+    roots = (Root("."),) if deleted else ()
+    request = FilesRequest(str(folder), fetch=fetch, roots=roots, here=dict.fromkeys(deleted, b"v"))
+    arrival = Arrival(request, Versions(), lambda *_, **__: None)
+    arrival.take([(0, result)], "single")
+    return arrival.problems
+
+
+@pytest.mark.parametrize("path", ["../evil", "/tmp/evil", "a/../../evil", "", ".", "a\0b", "a//b", "./a"])
+def test_a_path_that_leads_out_is_refused(tmp_path: Path, path: str) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    assert arrive(here, path) == [f"Node 0 sent {path!r}, which was not asked for: it was not written."]
+    assert list(tmp_path.rglob("*")) == [here]
+    assert not Path("/tmp/evil").exists()
+
+
+def test_what_was_not_asked_for_is_refused(tmp_path: Path) -> None:
+    assert arrive(tmp_path, "out/a.png", "main.py", fetch=("out/*.png",)) == [
+        "Node 0 sent 'main.py', which was not asked for: it was not written."
+    ]
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "a.png"]
+
+
+def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
+    here, outside = tmp_path / "here", tmp_path / "outside"
+    here.mkdir()
+    outside.mkdir()
+    (outside / "kept").write_text("mine")
+    (here / "out").symlink_to(outside)
+    (problem,) = arrive(here, "out/a")
+    assert (
+        problem == f"out/a of node 0 could not be written here: out leads out of the notebook's folder, to {outside}."
+    )
+    arrive(here, deleted=("out/kept",))
+    assert [path.name for path in outside.iterdir()] == ["kept"]
+
+
+def test_a_link_in_the_place_of_a_file_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("mine")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "target")
+    assert "a.node0.txt" in arrive(tmp_path, "a.txt", fetch=("*.txt",))[0]
+    assert (tmp_path / "a.txt").is_symlink()
+    assert (tmp_path / "target").read_text() == "mine"
+    assert (tmp_path / "a.node0.txt").read_text() == "1"
+
+
+def test_a_file_that_is_not_whole_is_not_written(tmp_path: Path) -> None:
+    packing = Packing()
+    span = packing.add("a", Content((b"12",), (b"",), b"v" * 32, 2), 0)
+    result = FilesResult("/there", files=(Brought(span, may_replace=True, is_written=True),))
+    arrival = Arrival(FilesRequest(str(tmp_path), fetch=("a",)), Versions(), lambda *_, **__: None)
+    arrival.take([(0, result)], "single")
+    assert arrival.problems == ["a of node 0 could not be written here: a is not whole."]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,148 @@
+"""What `--file`, `--sync` and `--fetch` mean, and what is said where they mean nothing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from skyward.errors import SkywardError, TooLargeError, UsageError
+from skyward_jupyter.files.choice import IGNORE_FILE, Asked, choose
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "notebook"
+    for path in ("data.csv", "data/a.csv", "data/b.csv", "data/deep/c.csv", "a,b.txt", "out/x"):
+        (made / path).parent.mkdir(parents=True, exist_ok=True)
+        (made / path).write_text("12")
+    (tmp_path / "outside.csv").write_text("1")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("texts", "files"),
+    [
+        (("data.csv",), ["data.csv"]),
+        (("./data/../data.csv",), ["data.csv"]),
+        (("data/*.csv",), ["data/a.csv", "data/b.csv"]),
+        (("data/**/*.csv",), ["data/a.csv", "data/b.csv", "data/deep/c.csv"]),
+        (("*.csv", "data.csv"), ["data.csv"]),
+        (("data.csv, data/a.csv",), ["data.csv", "data/a.csv"]),
+        (("a,b.txt",), ["a,b.txt"]),
+    ],
+)
+def test_files(folder: Path, texts: tuple[str, ...], files: list[str]) -> None:
+    assert sorted(choose(Asked(texts), str(folder)).files) == files
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (Asked(("dtaa.csv",)), "--file dtaa.csv: there is no such file in {0}. Did you mean data.csv or data/a.csv?"),
+        (Asked(("a.csv",)), "--file a.csv: there is no such file in {0}. Did you mean data/a.csv or data.csv?"),
+        (
+            Asked(("nothing",)),
+            "--file nothing: there is no such file in {0}. Paths are taken from the notebook's folder; %cd changes it.",
+        ),
+        (
+            Asked(("*.parquet",)),
+            "--file *.parquet: no file matches it in {0}. Paths are taken from the notebook's folder; %cd changes it.",
+        ),
+        (Asked(("data",)), "--file data: it is a folder, and --file sends files: write --sync data."),
+        (Asked((".",)), "--file .: it is a folder, and --file sends files: write --sync ."),
+        (
+            Asked(("../outside.csv",)),
+            "--file ../outside.csv: it is outside of the notebook's folder {0}, and has no place in the folder of a "
+            "cell: copy or link it into the folder.",
+        ),
+        (
+            Asked(("{0}/data.csv",)),
+            "--file {0}/data.csv: write the path from the notebook's folder, as the cell does on the node: "
+            "--file data.csv.",
+        ),
+        (
+            Asked(("/etc/passwd",)),
+            "--file /etc/passwd: it is outside of the notebook's folder {0}, and has no place in the folder of a cell: "
+            "copy or link it into the folder.",
+        ),
+        (Asked(sync=("dat",)), "--sync dat: there is no such folder in {0}. Did you mean data?"),
+        (
+            Asked(sync=("data.csv",)),
+            "--sync data.csv: it is a file, and --sync takes a folder: write --file data.csv.",
+        ),
+        (
+            Asked(sync=("..",)),
+            "--sync ..: it is outside of the notebook's folder {0}, and has no place in the folder of a cell: "
+            "copy it into the folder, or change to a folder above it with %cd.",
+        ),
+        (
+            Asked(fetch=("/tmp/*.png",)),
+            "--fetch /tmp/*.png: it is outside of the notebook's folder {0}, and has no place in the folder of a cell: "
+            "have the cell write below its working folder.",
+        ),
+        (
+            Asked(("data.csv", "data/a.csv"), limit=3),
+            "the files of the cell are 4 B, which is over the limit of 3 B; the largest is data.csv (2 B). "
+            "Leave it out, or raise the limit with --file-limit.",
+        ),
+    ],
+)
+def test_what_cannot_be(folder: Path, asked: Asked, words: str) -> None:
+    here = str(folder)
+    asked = Asked(tuple(text.format(here) for text in asked.files), asked.sync, asked.fetch, (), asked.limit)
+    with pytest.raises(SkywardError) as raised:
+        choose(asked, here)
+    assert isinstance(raised.value, TooLargeError if asked.limit else UsageError)
+    assert str(raised.value) == words.format(here)
+
+
+def test_several_folders_and_patterns_in_one_option(folder: Path) -> None:
+    choice = choose(Asked(sync=("data, out",), fetch=("out/*.png,model.pt",)), str(folder))
+    assert [root.path for root in choice.roots] == ["data", "out"]
+    assert choice.fetch == ("out/*.png", "model.pt")
+
+
+def test_a_link_out_of_the_folder_is_read_and_never_written_through(folder: Path) -> None:
+    (folder / "linked.csv").symlink_to(folder.parent / "outside.csv")
+    assert list(choose(Asked(("linked.csv",)), str(folder)).files) == ["linked.csv"]
+    (folder.parent / "results").mkdir()
+    (folder / "results").symlink_to(folder.parent / "results")
+    for asked in (Asked(fetch=("results/*.png",)), Asked(sync=("results",))):
+        with pytest.raises(UsageError, match="is a link to .*, outside of the notebook's folder"):
+            choose(asked, str(folder))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_cannot_be_read(folder: Path) -> None:
+    (folder / "data.csv").chmod(0)
+    with pytest.raises(UsageError, match="--file data.csv: it cannot be read; check its permissions."):
+        choose(Asked(("data.csv",)), str(folder))
+
+
+def test_what_is_neither_a_file_nor_a_folder(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(UsageError, match="--file pipe: it is neither a file nor a folder"):
+        choose(Asked(("pipe",)), str(folder))
+    assert "pipe" not in choose(Asked(sync=(".",)), str(folder)).synced
+
+
+def test_a_synced_folder_and_the_files_that_are_left_out(folder: Path) -> None:
+    (folder / IGNORE_FILE).write_text("# mine\n\n*.txt\ndata/deep/\n")
+    choice = choose(Asked(("data.csv", "a,b.txt"), sync=(".", "data"), excludes=("b.csv",)), str(folder))
+    assert [root.path for root in choice.roots] == ["."]
+    assert sorted(choice.synced) == [IGNORE_FILE, "data.csv", "data/a.csv", "out/x"]
+    assert sorted(choice.files) == ["a,b.txt"]  # asked for by name, though the folder leaves it out
+
+
+def test_an_ignore_file_takes_nothing_in_again(folder: Path) -> None:
+    (folder / IGNORE_FILE).write_text("*.txt\n!a.txt\n")
+    with pytest.raises(UsageError, match=r"!a.txt would take something in again, which cannot be: leave the line out."):
+        choose(Asked(sync=(".",)), str(folder))
+
+
+def test_a_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(choose.__globals__, "_MOST", 3)
+    with pytest.raises(UsageError, match=r"^--sync .: the folder has more than 3 files. Name a smaller one"):
+        choose(Asked(sync=(".",)), str(folder))

@@ -1,0 +1,120 @@
+"""What becomes of a file, from its versions."""
+
+import pytest
+
+from skyward.files.plan import Found, bring, land, place, spread, sync
+
+pytestmark = pytest.mark.unit
+
+A, B, C = b"A", b"B", b"C"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "base", "taken", "step"),
+    [
+        (A, None, None, (), "write"),
+        (A, A, None, (), "keep"),
+        (B, A, A, (), "write"),
+        (B, A, None, (A,), "write"),
+        (A, B, A, (), "replace"),
+        (A, B, None, (), "replace"),
+    ],
+)
+def test_a_file_that_is_sent(
+    here: bytes, there: bytes | None, base: bytes | None, taken: tuple[bytes, ...], step: str
+) -> None:
+    assert place(here, there, base, taken) == step
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "base", "taken", "is_gone", "step"),
+    [
+        (A, None, None, (), False, "write"),  # new here
+        (None, A, None, (), False, "keep"),  # new there: it comes home
+        (A, A, B, (), False, "keep"),
+        (B, A, A, (), False, "write"),  # changed here
+        (A, B, A, (), False, "keep"),  # changed there
+        (B, C, A, (), False, "set aside"),  # changed on both sides
+        (B, C, None, (), False, "set aside"),  # new on both sides
+        (B, C, A, (C,), False, "write"),  # what is there has come home before
+        (None, A, A, (), False, "remove"),  # deleted here
+        (None, B, A, (), False, "keep"),  # deleted here, changed there
+        (None, B, A, (B,), False, "remove"),
+        (None, B, None, (B,), True, "remove"),
+        (None, B, None, (B,), False, "keep"),  # it came home under another name, and never was here under its own
+        (A, None, A, (), False, "write"),  # a cleaner of the node is no reason to delete anything here
+    ],
+)
+def test_a_file_of_a_synced_folder(
+    here: bytes | None, there: bytes | None, base: bytes | None, taken: tuple[bytes, ...], is_gone: bool, step: str
+) -> None:
+    assert sync(here, there, base, taken, is_gone=is_gone) == step
+
+
+@pytest.mark.parametrize(
+    ("here", "base", "taken", "is_written", "only_written", "way"),
+    [
+        (None, None, (), True, False, "replace"),
+        (None, None, (), False, False, "replace"),  # written by an earlier cell
+        (A, None, (), True, False, "stay"),  # it is here
+        (B, None, (), True, False, "replace"),  # as if the cell had run here
+        (B, None, (), False, False, "add"),  # which of the two is the later one is not known
+        (B, B, (), False, False, "replace"),  # sent, and changed there
+        (B, None, (A,), False, False, "stay"),  # it has come before
+        (None, None, (), False, True, "stay"),
+    ],
+)
+def test_a_file_that_is_to_come_home(
+    here: bytes | None, base: bytes | None, taken: tuple[bytes, ...], is_written: bool, only_written: bool, way: str
+) -> None:
+    assert bring(here, A, base, taken, is_written=is_written, only_written=only_written) == way
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "may_replace", "landing"),
+    [
+        (None, None, True, "write"),
+        (None, B, True, "write"),
+        (A, B, True, "same"),
+        (B, B, True, "write"),
+        (B, B, False, "set aside"),
+        (C, B, True, "set aside"),
+        (C, None, True, "set aside"),
+    ],
+)
+def test_a_file_that_has_come(now: bytes | None, then: bytes | None, may_replace: bool, landing: str) -> None:
+    assert land(now, then, A, may_replace=may_replace) == landing
+
+
+def found(run: int, version: bytes, node: int = 0, began: float = 0, ended: float = 1, **more: bool) -> Found:
+    return Found(run, node, began, ended, version, **more)
+
+
+def test_one_version_keeps_its_name() -> None:
+    assert spread("out/a", [found(0, A)], ["node0"]) == {0: "out/a"}
+    assert spread("out/a", [found(0, A, 0), found(1, A, 1)], ["node0", "node1"]) == {0: "out/a"}
+
+
+def test_several_versions_are_named_by_node_or_element() -> None:
+    both = [found(0, A, 0), found(1, B, 1)]
+    assert spread("out/a.txt", both, ["node0", "node1"]) == {0: "out/a.node0.txt", 1: "out/a.node1.txt"}
+    turns = [found(0, A, 0, 0, 1), found(1, B, 0, 1, 2), found(2, C, 0, 2, 3)]
+    assert spread("a.png", turns, ["0", "1", "2"]) == {0: "a.0.png", 1: "a.1.png", 2: "a.2.png"}
+
+
+def test_what_a_run_saw_while_another_was_writing_does_not_count() -> None:
+    half, whole = found(1, A, 0, 0, 1), found(0, B, 0, 0, 2)
+    assert spread("a.png", [half, whole], ["0", "1"]) == {0: "a.png"}
+    assert len(spread("a.png", [half, found(0, B, 1, 0, 2)], ["0", "1"])) == 2  # on another node it does
+
+
+def test_a_version_that_a_run_only_found_does_not_count_beside_one_that_was_written() -> None:
+    both = [found(0, A, 0, is_written=False), found(1, B, 1)]
+    assert spread("a", both, ["node0", "node1"]) == {1: "a"}
+
+
+def test_of_a_synced_folder_the_last_version_of_each_node_counts() -> None:
+    turns = [found(0, A, 0, 0, 1, is_synced=True), found(1, B, 0, 1, 2, is_synced=True)]
+    assert spread("a", turns, ["0", "1"]) == {1: "a"}
+    elsewhere = found(2, C, 1, 0, 1, is_synced=True)
+    assert spread("a", [*turns, elsewhere], ["0", "1", "2"]) == {1: "a.node0", 2: "a.node1"}

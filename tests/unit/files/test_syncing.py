@@ -1,0 +1,88 @@
+"""`--sync` loses no change, and ends with both sides equal, whatever the notebook and cells do to the files."""
+
+import tempfile
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skyward.worker.cell import CellResult
+from skyward_jupyter.files.trip import Trip
+from tests.unit.files.sides import Sides, contents
+
+pytestmark = pytest.mark.unit
+
+PATHS = ("a", "b.txt", "c/d.txt")
+NODES = (0, 1)
+
+changes = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(["write", "delete"])), max_size=2)
+cells = st.tuples(st.just("cell"), st.sampled_from(NODES), changes, changes, st.booleans())
+elsewhere = st.tuples(st.just("there"), st.sampled_from(NODES), changes)
+steps = st.lists(st.one_of(st.tuples(st.just("here"), changes), elsewhere, cells), max_size=8)
+
+
+@dataclass
+class World:
+    """Both sides, and which of the texts that were ever written somebody has written over, or deleted, since."""
+
+    sides: Sides
+    written: set[str] = field(default_factory=set)
+    outdated: set[str] = field(default_factory=set)
+    waiting: list[tuple[Trip, CellResult]] = field(default_factory=list)
+
+    def change(self, side: Path, wanted: list[tuple[str, str]]) -> None:
+        """Write and delete files on one side, knowing what is in them there."""
+        for path, what in wanted:
+            target = side / path
+            if target.exists():
+                self.outdated.add(target.read_text())
+            if what == "write":
+                text = f"text {len(self.written)}"
+                self.written.add(text)
+                self.sides.write(path, text, side)
+            elif target.exists():
+                target.unlink()
+
+    def cell(self, node: int, there: list[tuple[str, str]], here: list[tuple[str, str]]) -> None:
+        """Run a cell that changes files, while others are changed here; its result waits."""
+        trip = self.sides.trip(sync=(".",))
+        result = self.sides.run(trip.request(shared=False), lambda: self.change(self.sides.there(node), there), node)
+        self.change(self.sides.here, here)
+        self.waiting.append((trip, result))
+
+    def collect(self) -> None:
+        """Bring home what waits, oldest first."""
+        for trip, result in self.waiting:
+            trip.arrive([result])
+        self.waiting.clear()
+
+
+@given(steps=steps)
+@settings(max_examples=80)
+def test_no_change_is_lost_and_both_sides_end_equal(steps: list[tuple[object, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        world = World(Sides(Path(root)))
+        for step in steps:
+            match step:
+                case ("here", list() as wanted):
+                    world.sides.here.mkdir(exist_ok=True)
+                    world.change(world.sides.here, wanted)
+                case ("there", int() as node, list() as wanted):
+                    work = partial(world.change, world.sides.there(node), wanted)
+                    world.sides.cell(work, node)  # without --sync
+                case ("cell", int() as node, list() as there, list() as here, collects):
+                    world.cell(node, there, here)
+                    if collects:
+                        world.collect()
+        world.collect()
+        for _ in range(3):  # cells that change nothing: each side hears of the other
+            for node in NODES:
+                world.cell(node, [], [])
+                world.collect()
+        left = contents(world.sides.here)
+        for node in NODES:
+            assert contents(world.sides.there(node)) == left
+        assert world.written - world.outdated <= set(left.values())

@@ -1,0 +1,364 @@
+"""Files that go with a cell, and come home from it."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skyward.errors import PayloadError
+from skyward.worker.cell import CellResult
+from skyward.worker.harvest import Harvest
+from tests.unit.files.sides import Sides, contents
+
+pytestmark = pytest.mark.unit
+
+
+def writes(sides: Sides, *files: tuple[str, str], node: int = 0) -> Callable[[], None]:
+    """What a cell does that writes files in its folder."""
+
+    def work() -> None:
+        for path, text in files:
+            sides.write(path, text, sides.there(node))
+
+    return work
+
+
+# --file
+
+
+def test_a_file_is_in_the_folder_of_the_cell(sides: Sides) -> None:
+    sides.write("data.csv", "1")
+    sides.write("more/b.csv", "2")
+    seen: dict[str, str] = {}
+    told = sides.cell(lambda: seen.update(contents(Path.cwd())), files=("data.csv", "more/*.csv"))
+    assert seen == {"data.csv": "1", "more/b.csv": "2"}
+    assert told == []
+
+
+def test_a_file_keeps_its_mode_and_its_time(sides: Sides) -> None:
+    sides.write("tool.sh", "echo 1")
+    (sides.here / "tool.sh").chmod(0o755)
+    os.utime(sides.here / "tool.sh", ns=(10**18, 10**18))
+    sides.cell(files=("tool.sh",))
+    there = (sides.there() / "tool.sh").stat()
+    assert there.st_mtime_ns == 10**18
+    assert there.st_mode & 0o111 == 0o111
+    (sides.here / "tool.sh").chmod(0o644)
+    sides.cell(files=("tool.sh",))
+    assert (sides.there() / "tool.sh").stat().st_mode & 0o111 == 0
+
+
+def test_an_empty_file_and_one_of_several_chunks_are_sent(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyward.files.disk.CHUNK", 400_000)
+    large = os.urandom(1_000_001)
+    sides.write("empty", "")
+    (sides.here / "large").write_bytes(large)
+    (sides.here / "last").write_bytes(b"x")
+    sides.cell(files=("empty", "large", "last"))
+    assert [(sides.there() / name).read_bytes() for name in ("empty", "large", "last")] == [b"", large, b"x"]
+
+
+def test_what_changed_here_is_sent_again(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.cell(files=("a",))
+    sides.write("a", "2")
+    assert sides.cell(files=("a",)) == []
+    assert contents(sides.there()) == {"a": "2"}
+
+
+def test_a_cell_that_writes_to_its_copy_changes_neither_the_file_here_nor_what_the_node_was_sent(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.cell(writes(sides, ("a", "2")), files=("a",))
+    assert contents(sides.here) == {"a": "1"}
+    told = sides.cell(files=("a",))
+    assert contents(sides.there()) == {"a": "1"}
+    assert told == [
+        "a on node 0 had been changed by an earlier cell, and is now as it is here. "
+        "To keep such changes, bring them home with --fetch a, or use --sync."
+    ]
+
+
+def test_a_change_of_the_same_size_at_the_same_moment_is_noticed(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.cell(writes(sides, ("a", "2")), files=("a",))
+    sides.cell(files=("a",))
+    assert contents(sides.there()) == {"a": "1"}
+
+
+def test_several_runs_of_one_cell_on_a_node_share_the_file(sides: Sides) -> None:
+    sides.write("a", "1")
+    request = sides.trip("map", files=("a",)).request(shared=False)
+    sides.run(request, writes(sides, ("a", "2")), run="one cell")
+    sides.run(request, run="one cell")
+    assert contents(sides.there()) == {"a": "2"}
+
+
+def test_where_a_folder_is_in_the_way_the_file_and_the_node_are_named(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.write("a/b", "2", sides.there())
+    with pytest.raises(PayloadError, match="^a cannot be put in place on node 0: it is no file there.$"):
+        sides.cell(files=("a",))
+
+
+def test_another_folder_of_the_notebook_has_another_folder_on_the_node(sides: Sides, tmp_path: Path) -> None:
+    sides.write("a", "1")
+    sides.cell(sync=(".",))
+    other = Sides(tmp_path, "other", taken=sides.taken)
+    seen: list[str] = []
+    other.cell(lambda: seen.append(os.getcwd()), sync=(".",))
+    assert contents(other.here) == {}
+    assert seen == [str(sides.there().parent / "work-2")]
+    assert contents(sides.there()) == {"a": "1"}
+
+
+# --fetch
+
+
+def test_what_the_cell_wrote_comes_home(sides: Sides) -> None:
+    work = writes(sides, ("out/a.png", "1"), ("out/b.png", "22"), ("out/c.txt", "3"))
+    told = sides.cell(work, fetch=("out/*.png",))
+    assert contents(sides.here) == {"out/a.png": "1", "out/b.png": "22"}
+    assert told == [
+        "Fetched out/a.png and out/b.png (3 B).",
+        "Left on node 0, and lost when the pool closes: out/c.txt. Bring such files home with --fetch.",
+    ]
+
+
+def test_a_folder_that_is_here_is_there_for_what_the_cell_writes(sides: Sides) -> None:
+    (sides.here / "out").mkdir()
+    sides.cell(lambda: Path("out/a.png").write_text("1"), fetch=("out/*.png",))
+    assert contents(sides.here) == {"out/a.png": "1"}
+
+
+def test_a_pattern_without_a_match_is_told(sides: Sides) -> None:
+    assert sides.cell(fetch=("out/*.png",)) == ["--fetch out/*.png: there is no such file on node 0."]
+
+
+def test_a_file_that_the_cell_left_open_comes_home_as_far_as_it_was_written(sides: Sides) -> None:
+    trip = sides.trip(fetch=("a",))
+    namespace: dict[str, object] = {}
+
+    def work() -> None:
+        file = namespace["file"] = open("a", "w")  # noqa: SIM115  # it is about a file that is left open
+        file.write("not flushed")
+
+    result = sides.run(trip.request(shared=False), work, namespace=namespace)
+    trip.arrive([result])
+    assert contents(sides.here) == {"a": "not flushed"}
+    namespace["file"].close()  # type: ignore[attr-defined]  # it is a file
+
+
+def test_a_later_cell_fetches_what_an_earlier_one_wrote_and_no_file_comes_twice(sides: Sides) -> None:
+    sides.cell(writes(sides, ("a", "1")))
+    assert sides.cell(fetch=("a",)) == ["Fetched a (1 B)."]
+    assert sides.cell(fetch=("a",)) == []
+    sides.write("a", "mine")
+    assert sides.cell(fetch=("a",)) == []  # the node has nothing new
+    assert contents(sides.here) == {"a": "mine"}
+
+
+def test_a_file_that_the_cell_wrote_replaces_the_one_here_as_if_it_had_run_here(sides: Sides) -> None:
+    sides.write("a", "old")
+    assert sides.cell(writes(sides, ("a", "new")), fetch=("a",)) == ["Fetched a (3 B). Replaced here: a."]
+    assert contents(sides.here) == {"a": "new"}
+
+
+def test_a_file_that_an_earlier_cell_wrote_does_not_replace_another_one_here(sides: Sides) -> None:
+    sides.cell(writes(sides, ("a.txt", "theirs")))
+    sides.write("a.txt", "mine")
+    told = sides.cell(fetch=("a.txt",))
+    assert contents(sides.here) == {"a.txt": "mine", "a.node0.txt": "theirs"}
+    assert told[0] == "a.txt here is not what an earlier cell wrote: the version of node 0 is in a.node0.txt."
+
+
+def test_a_file_that_was_sent_and_changed_there_replaces_the_one_here(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.cell(writes(sides, ("a", "2")), files=("a",))
+    sides.cell(fetch=("a",))
+    assert contents(sides.here) == {"a": "2"}
+
+
+def test_a_file_that_changed_here_while_the_cell_ran_is_kept(sides: Sides) -> None:
+    sides.write("a.txt", "1")
+
+    def work() -> None:
+        sides.write("a.txt", "there", sides.there())
+        sides.write("a.txt", "here")
+
+    told = sides.cell(work, fetch=("a.txt",))
+    assert contents(sides.here) == {"a.txt": "here", "a.node0.txt": "there"}
+    assert told[0] == "a.txt was changed here while the cell ran: the version of node 0 is in a.node0.txt."
+
+
+def test_files_of_one_name_from_several_nodes_have_their_ranks_in_their_names(sides: Sides) -> None:
+    trip = sides.trip("all", fetch=("*.txt",))
+    request = trip.request(shared=False)
+    trip.arrive(
+        [
+            sides.run(request, writes(sides, ("log.txt", f"of {node}"), ("same.txt", "1"), node=node), node, "cell")
+            for node in (0, 1)
+        ]
+    )
+    assert contents(sides.here) == {"log.node0.txt": "of 0", "log.node1.txt": "of 1", "same.txt": "1"}
+
+
+def test_files_of_one_name_from_several_elements_have_their_places_in_their_names(sides: Sides) -> None:
+    trip = sides.trip("map", fetch=("*.png",))
+    request = trip.request(shared=False)
+    works = [writes(sides, ("plot.png", f"of {run}"), (f"{run}.png", "own")) for run in range(3)]
+    lost = CellResult(Harvest(), None, 0)  # a run that did not end by itself
+    trip.arrive([lost, *(sides.run(request, work, run="cell") for work in works)])
+    assert contents(sides.here) == {
+        **{f"plot.{run + 1}.png": f"of {run}" for run in range(3)},
+        **{f"{run}.png": "own" for run in range(3)},
+    }
+
+
+def test_under_map_only_the_run_that_wrote_a_file_sends_it(sides: Sides) -> None:
+    request = sides.trip("map", fetch=("*.png",)).request(shared=False)
+    results = [sides.run(request, writes(sides, (f"{run}.png", "own")), run="cell") for run in range(3)]
+    assert [[each.span.path for each in result.files.files] for result in results if result.files] == [
+        ["0.png"],
+        ["1.png"],
+        ["2.png"],
+    ]
+
+
+def test_more_than_the_limit_stays_and_is_told(sides: Sides) -> None:
+    told = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",), limit=100)
+    assert contents(sides.here) == {"a": "1" * 10}
+    assert told[0] == (
+        "b (0.0 MiB) stayed on node 0: the files that come home would be over the limit of 0.0 MiB. "
+        "Raise it with --file-limit, and bring it home with --fetch b."
+    )
+
+
+def test_more_than_there_is_memory_for_stays_and_the_rest_comes(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyward.worker.files.free_memory", lambda: 200)
+    told = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",))
+    assert contents(sides.here) == {"a": "1" * 10}
+    assert "b (0.0 MiB) stayed on node 0: the files that come home would be more than half of the" in told[0]
+
+
+def test_a_record_that_cannot_be_written_loses_nothing(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sides.write("a", "1")
+    sides.cell(sync=(".",))
+    monkeypatch.setattr("skyward.worker.files._save", full)
+    sides.cell(writes(sides, ("a", "2")), sync=(".",))
+    assert contents(sides.here) == {"a": "2"}
+
+
+def test_a_file_that_cannot_be_written_here_is_told_and_the_others_come(sides: Sides) -> None:
+    sides.write("out", "a file")
+    told = sides.cell(writes(sides, ("out/a", "1"), ("b", "2")), fetch=("**",))
+    assert contents(sides.here) == {"out": "a file", "b": "2"}
+    assert told[0].startswith("out/a of node 0 could not be written here: ")
+
+
+# --sync
+
+
+def test_both_sides_get_what_is_new_changed_and_deleted(sides: Sides) -> None:
+    for path in ("data/a", "data/b", "data/c"):
+        sides.write(path, "1")
+
+    def work() -> None:
+        sides.write("data/a", "changed", sides.there())
+        sides.write("data/d/e", "new", sides.there())
+        (sides.there() / "data/b").unlink()
+
+    told = sides.cell(work, sync=("data",))
+    expected = {"data/a": "changed", "data/c": "1", "data/d/e": "new"}
+    assert contents(sides.here) == contents(sides.there()) == expected
+    assert told == [
+        "Deleted here, as the cell did: data/b.",
+        "Fetched data/a and data/d/e (10 B). Replaced here: data/a.",
+    ]
+    (sides.here / "data/c").unlink()
+    assert sides.cell(sync=("data",)) == []
+    assert contents(sides.there()) == {"data/a": "changed", "data/d/e": "new"}
+
+
+def test_folders_without_files_are_there_too(sides: Sides) -> None:
+    (sides.here / "out/deep").mkdir(parents=True)
+    sides.cell(lambda: Path("out/deep/a").write_text("1"), sync=(".",))
+    assert contents(sides.here) == {"out/deep/a": "1"}
+
+
+def test_a_change_on_both_sides_keeps_both(sides: Sides) -> None:
+    sides.write("a.txt", "1")
+    sides.cell(sync=(".",))
+    sides.write("a.txt", "there", sides.there())
+    sides.write("a.txt", "here")
+    told = sides.cell(sync=(".",))
+    assert contents(sides.here) == contents(sides.there()) == {"a.txt": "here", "a.node0.txt": "there"}
+    assert told[0] == "a.txt was changed here and on node 0: the node's version is a.node0.txt."
+
+
+def test_what_is_left_out_is_left_alone_on_both_sides(sides: Sides) -> None:
+    for path in ("a.py", ".git/x", "big.ckpt", "tmp/x", "data/b.csv"):
+        sides.write(path, "1")
+    sides.write(".skyignore", "# scratch\n*.ckpt\ntmp/\n\n")
+    sides.cell(writes(sides, ("c.ckpt", "2"), (".git/y", "2")), sync=(".",), excludes=("*.csv",))
+    assert contents(sides.there()).keys() == {"a.py", ".skyignore", "c.ckpt", ".git/y"}
+    assert "c.ckpt" not in contents(sides.here)
+    sides.cell(sync=(".",))  # what was left out and is not any more
+    assert contents(sides.there())["data/b.csv"] == "1"
+    sides.cell(sync=(".",), excludes=("*.csv",))  # and now it is again: it is not taken for deleted
+    assert contents(sides.there())["data/b.csv"] == "1"
+
+
+def test_a_file_that_only_went_from_the_node_comes_back_to_it(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.cell(sync=(".",))
+    (sides.there() / "a").unlink()
+    sides.cell(sync=(".",))
+    assert contents(sides.here) == contents(sides.there()) == {"a": "1"}
+
+
+def test_a_file_that_one_cell_deleted_and_that_changed_here_stays(sides: Sides) -> None:
+    sides.write("a", "1")
+
+    def work() -> None:
+        (sides.there() / "a").unlink()
+        sides.write("a", "2")
+
+    assert sides.cell(work, sync=(".",)) == ["a was deleted by the cell, and changed here meanwhile: it stays."]
+    assert contents(sides.here) == {"a": "2"}
+
+
+def test_what_another_node_did_reaches_the_next(sides: Sides) -> None:
+    sides.cell(writes(sides, ("a", "1"), node=0), 0, sync=(".",))
+    sides.cell(writes(sides, ("b", "2"), node=1), 1, sync=(".",))
+    sides.cell(node=0, sync=(".",))
+    assert contents(sides.here) == contents(sides.there(0)) == contents(sides.there(1)) == {"a": "1", "b": "2"}
+
+
+def test_small_files_travel_together_and_one_change_does_not_send_them_all(sides: Sides) -> None:
+    for number in range(300):
+        sides.write(f"data/{number:03}", f"{number}" * 3000)
+    before = sides.trip(sync=("data",)).request(shared=False)
+    assert len(before.blobs) < 30
+    sides.write("data/150", "other")
+    after = sides.trip(sync=("data",)).request(shared=False)
+    same = {blob.digest for blob in before.blobs} & {blob.digest for blob in after.blobs}
+    assert len(same) >= len(before.blobs) - 4
+
+
+def test_names_that_are_no_text_travel_too(sides: Sides) -> None:
+    one, other = os.fsdecode(b"\xff 1"), os.fsdecode(b"\xfe 2")
+    sides.write(one, "1")
+    told = sides.cell(writes(sides, (other, "2")), sync=(".",))
+    assert contents(sides.here) == contents(sides.there()) == {one: "1", other: "2"}
+    assert told == ["Fetched \\udcfe 2 (1 B)."]
+
+
+def test_nothing_of_the_bytes_goes_to_nodes_that_have_the_disk(sides: Sides) -> None:
+    sides.write("a", "1")
+    request = sides.trip(files=("a",), sync=(".",), fetch=("b",)).request(shared=True)
+    assert (request.blobs, request.sent, request.roots, request.fetch) == ((), (), (), ())

@@ -1,0 +1,81 @@
+"""`%%sky --local`: a cell that runs in the notebook, and on no node."""
+
+import pytest
+
+from tests.unit.jupyter.conftest import FakeCompute, Notebook
+
+pytestmark = pytest.mark.unit
+
+
+def test_it_is_as_a_plain_cell_and_opens_no_pool(notebook: Notebook, compute: type[FakeCompute]) -> None:
+    ran = notebook("%%sky --local --nodes 4\ndef f(n): return n + 1\nx = f(1)\nprint('hi')\nx")
+    assert ran.out.startswith("hi\n")
+    assert ran.result == notebook["x"] == notebook["_"] == 2
+    assert notebook["f"](2) == 3
+    assert compute.made == []
+
+
+def test_only_the_footer_says_so(notebook: Notebook) -> None:
+    notebook.magics.footer = True
+    (footer,) = notebook("%%sky --local\nx = 1").displays
+    assert footer.startswith("here, 0.")
+    assert notebook("%%sky --local --no-footer\nx = 1").displays == []
+    assert notebook("%%sky --local --quiet\nx = 1").displays == []
+
+
+def test_a_semicolon_keeps_its_value_from_being_shown(notebook: Notebook) -> None:
+    assert notebook("%%sky --local\n42;").result is None
+
+
+def test_magics_are_those_of_the_notebook(notebook: Notebook) -> None:
+    assert "CPU times" in notebook("%%sky --local\n%time x = 1").out
+    assert notebook("%%sky --local\n%%time\ny = 2").error is None
+    assert (notebook["x"], notebook["y"]) == (1, 2)
+
+
+def test_its_error_is_its_own_and_what_was_bound_stays(notebook: Notebook) -> None:
+    ran = notebook("%%sky --local\ndone = 1\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+    assert "Cell In[1], line 3\n" in ran.shown_error
+    assert "----> 3 1 / 0" in ran.shown_error
+    assert "skyward" not in ran.shown_error
+    assert notebook["done"] == 1
+
+
+def test_a_syntax_error_has_its_line(notebook: Notebook) -> None:
+    ran = notebook("%%sky --local\n\nx = = 1")
+    assert isinstance(ran.error, SyntaxError)
+    assert ran.error.lineno == 3
+
+
+def test_map_runs_for_one_element_after_the_other(notebook: Notebook) -> None:
+    notebook("xs, seen = [1, 2], []\ndef f(): return xs * 10")
+    ran = notebook("%%sky --local --map xs\nseen.append(xs)\nimport os\ntens = f()\nif xs == 2: late = 1\nxs + 1")
+    assert ran.result == [2, 3]
+    assert notebook["tens"] == [10, 20]
+    assert notebook["late"] == [None, 1]
+    assert notebook["os"].name
+    assert (notebook["xs"], notebook["seen"]) == ([1, 2], [1, 2])
+
+
+def test_map_leaves_the_names_as_they_were_where_a_run_raises(notebook: Notebook) -> None:
+    notebook("xs, y = [1, 0], 'before'")
+    assert isinstance(notebook("%%sky --local --map xs\ny = 1 / xs").error, ZeroDivisionError)
+    assert (notebook["xs"], notebook["y"]) == ([1, 0], "before")
+
+
+def test_map_over_what_is_not_there_is_refused(notebook: Notebook) -> None:
+    assert notebook("%%sky --local --map nothing\nnothing").shown_error.startswith("UsageError: --map nothing: ")
+
+
+def test_a_cell_that_yields_shows_its_elements(notebook: Notebook) -> None:
+    ran = notebook("%%sky --local\nfor i in range(2):\n    yield i\n'end'")
+    assert ran.out == "0\n1\n'end'\n"
+    assert notebook["_"] == [0, 1]
+    assert not [name for name in notebook.shell.user_ns if "skyward" in name]
+
+
+def test_a_cell_that_awaits_is_refused(notebook: Notebook) -> None:
+    assert notebook("%%sky --local\nawait x").shown_error == (
+        "UsageError: A cell that awaits runs in the notebook without %%sky: leave that line out."
+    )

@@ -1,0 +1,66 @@
+"""A task whose result carries an exception: its caller gets the result, and everything else counts it as failed."""
+
+from typing import Any
+
+import pytest
+
+from skyward.control.record import TaskRecord
+from skyward.control.run import Run
+from skyward.control.settle import final, settle
+from skyward.control.streams import StreamBuffer
+from skyward.control.task_messages import Settle
+from skyward.control.work import Arrived, TaskFuture, Work
+from skyward.wire.code import PreparedCode, prepare_code
+from skyward.wire.messages import Payload
+from skyward.wire.payload import dumps, encode_call
+
+pytestmark = pytest.mark.unit
+
+
+def cell() -> None:
+    """What the task calls."""
+
+
+CODE: PreparedCode = prepare_code(cell)
+
+
+def ended(error: str, stream: StreamBuffer | None = None) -> tuple[Work, Settle]:
+    """A task that has returned 42, with the name of an exception."""
+    sink: Any = None
+    work = Work(CODE, encode_call((), {}, "cell"), TaskFuture(), sink, stream=stream, task=7, nodes=[1])
+    work.error, work.seconds = error, 0.5
+    end = final(work, Settle(7, "value"))
+    settle(work, end.outcome, end.reason, Arrived(Payload(dumps(42))))
+    return work, end
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "state", "reason"),
+    [("", "value", "done", ""), ("ZeroDivisionError", "raised", "failed", "it raised")],
+)
+def test_the_caller_gets_the_result_and_the_record_the_failure(
+    error: str, outcome: str, state: str, reason: str
+) -> None:
+    work, end = ended(error)
+    assert end.outcome == outcome
+    assert work.future.result() == 42
+    record = TaskRecord({}, lambda _: None)
+    record.ended(work, end.outcome, end.reason)
+    (view,) = record.tasks(10)
+    assert (view.state, view.reason, view.node) == (state, reason, 1)
+    run = Run(work.future, lambda: [work], None)
+    assert (run.state, run.failed, run.size) == (state, int(state == "failed"), 1)
+
+
+def test_a_stream_returns_the_result_after_its_elements() -> None:
+    stream = StreamBuffer()
+    work, _ = ended("ZeroDivisionError", stream)
+    with pytest.raises(StopIteration) as end:
+        stream.take()
+    assert end.value.value == 42
+    assert Run(work.future, lambda: [work], stream).failed == 1
+
+
+def test_a_timeout_stays_one_whatever_was_raised_after_it() -> None:
+    work, _ = ended("ZeroDivisionError")
+    assert final(work, Settle(7, "timeout")).outcome == "timeout"
