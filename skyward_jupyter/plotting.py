@@ -1,5 +1,6 @@
 """`--plot`: the numbers that a cell yields, drawn in place while they arrive."""
 
+import html
 from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
@@ -38,7 +39,7 @@ class LivePlot:
         self._lock = Lock()
         self._drawn = 0
         self._passed_over = False
-        self._confirmed = False
+        self._confirmed = self._placed = False
         self._redrawing = Redrawing(self._draw)
 
     def __enter__(self) -> Self:
@@ -50,6 +51,11 @@ class LivePlot:
         self._publish()
         if self._passed_over and not self._drawn:
             self._notify("--plot has drawn nothing: no element was a number, nor a tuple or dict of numbers.")
+
+    def place(self) -> None:
+        """Have the display stand in the cell that runs now, before there is a number."""
+        if self._live:
+            self._put("--plot: no numbers yet", "")
 
     def add(self, element: object) -> bool:
         """Take an element; whether there is a number in it, so that it is drawn."""
@@ -80,9 +86,12 @@ class LivePlot:
             if count == self._drawn and not again:
                 return
             text, svg = caption(self._curves), picture(self._curves)
-        data = {"text/plain": text, "text/html": f"<div>{svg}</div>"}
-        update = bool(self._drawn)
         self._drawn = count
+        self._put(text, svg)
+
+    def _put(self, text: str, svg: str) -> None:
+        data = {"text/plain": text, "text/html": f"<div>{svg or html.escape(text)}</div>"}
+        update, self._placed = self._placed, True
         publisher: Any = self._shell.display_pub
         transient = {"display_id": self._id} if self._live else {}
         publisher.publish(data=data, metadata={}, transient=transient, update=update)

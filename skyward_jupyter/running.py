@@ -21,7 +21,7 @@ from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
 from skyward_jupyter.elements import MOST, Elements, weight
 from skyward_jupyter.files.choice import Asked
 from skyward_jupyter.files.trip import Taken, Trip
-from skyward_jupyter.footer import Footer, footer_of
+from skyward_jupyter.footer import Footer, footer_of, seconds_text
 from skyward_jupyter.handle import CellHandle
 from skyward_jupyter.live import follow
 from skyward_jupyter.local import LocalCell
@@ -372,8 +372,12 @@ class CellRunner:
             KeyboardInterrupt: it was stopped; what it had assigned is bound.
             BaseException: what the cell raised.
         """
-        grace = settings.interrupt_grace
-        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet))
+        grace, since = settings.interrupt_grace, time.monotonic()
+
+        def last() -> str:
+            return f"Waited {seconds_text(time.monotonic() - since)} for what the cell had assigned"
+
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet, last))
         if stop.ended and not any(run.is_stream for run in cell.runs):
             return cell.collect()
         raise interrupted(cell.salvage(stop)) from None
@@ -393,6 +397,8 @@ class CellRunner:
     def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
         """Put what takes the elements of the stream in the place of its run."""
         elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
+        if plot is not None:
+            plot.place()
         stream = ReadAhead(runs[0], elements, self._shell.user_ns, plot)
         stream.start()
         runs[0] = cast("Run[Any]", stream)
@@ -435,9 +441,11 @@ class CellRunner:
         self.background.append(handle)
         return handle
 
-    def _progress(self, text: Callable[[], str], settings: "Settings", quiet: bool) -> Progress:
+    def _progress(
+        self, text: Callable[[], str], settings: "Settings", quiet: bool, last: Callable[[], str] | None = None
+    ) -> Progress:
         enabled = settings.show_progress and not quiet
-        return Progress(self._shell, text, after=settings.progress_after, enabled=enabled)
+        return Progress(self._shell, text, last, after=settings.progress_after, enabled=enabled)
 
     def _show(self, element: object) -> None:
         """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""

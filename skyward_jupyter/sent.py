@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failure import capture_failure
@@ -140,7 +140,8 @@ class SentCell:
     def _bind_remains(self) -> list[str]:
         remains = [each for run in self.runs for each in run.remains()]
         names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
-        self._bring([each.value for each in remains if isinstance(each.value, CellResult)])
+        nothing = CellResult(Harvest())  # the place of a run among the others is in the names of its files
+        self._bring([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
         return names
 
     def _apply(self) -> Outcome:
@@ -168,9 +169,14 @@ class SentCell:
 
     def _with_files(self, items: "Iterator[Any]") -> "Generator[Any, None, CellResult]":
         """What a cell that yields gives; its files come home with its names."""
-        result = yield from cast("Generator[Any, None, CellResult]", items)
-        self._bring([result])
-        return result
+        while True:  # not `yield from`, which would close `items` when the reader is interrupted: `salvage` needs it
+            try:
+                item = next(items)
+            except StopIteration as end:
+                result: CellResult = end.value
+                self._bring([result])
+                return result
+            yield item
 
     def _explain(self, error: BaseException) -> None:
         if self.files is not None:

@@ -226,6 +226,15 @@ def test_files_of_a_stream_come_home_after_its_last_element(notebook: Notebook, 
     assert contents(folder).keys() == {"s0.txt", "s1.txt", "s2.txt"}
 
 
+def test_files_of_a_cell_that_was_stopped_come_home(notebook: Notebook, folder: Path) -> None:
+    ran = notebook(
+        "%%sky --timeout 1s --fetch 'a*'\nimport time\nn = open('a', 'w').write('half')\nwhile True: time.sleep(0.01)"
+    )
+    assert type(ran.error).__name__ == "TaskTimeoutError"
+    assert contents(folder) == {"a": "half"}
+    assert notebook["n"] == 4
+
+
 def test_files_of_a_cell_in_the_background_come_home_with_its_result(notebook: Notebook, folder: Path) -> None:
     (folder / "a").write_text("1")
     handle = notebook("%%sky --noblock --file a --fetch b\nopen('b', 'w').write(open('a').read() + '2')").result

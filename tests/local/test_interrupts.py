@@ -305,5 +305,8 @@ def test_second_interrupt_gives_up_waiting(kernel: Kernel) -> None:
         "Interrupted: node 0 was asked to stop the work, and has not confirmed it yet: "
         "what the cell had assigned there was discarded."
     )
+    (line,) = (out["data"]["text/plain"] for out in cell.outputs[-2:] if out["type"] == "update_display_data")
+    assert line.startswith("Waited ")
+    assert line.endswith(" for what the cell had assigned")
     kernel("%sky down processes")
     kernel("processes = %sky up processes --executor process")

@@ -29,6 +29,19 @@ from skyward_jupyter.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 
 
+class Elements:
+    """The elements of a stream. What the cell returned is there, too, for who has not taken them all."""
+
+    def __init__(self, stream: Iterator[Any]) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> "Elements":
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._stream)
+
+
 class FakeRun:
     """A run that is over once `hold` is not set."""
 
@@ -69,7 +82,7 @@ class FakeRun:
         return sum(each.failure is not None for each in (result if isinstance(result, list) else [result]) if each)
 
     def items(self) -> Any:
-        return self._stream
+        return None if self._stream is None else Elements(self._stream)
 
     @property
     def is_stream(self) -> bool:
