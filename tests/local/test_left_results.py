@@ -388,6 +388,20 @@ def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path
     assert log.read_text() == "."
 
 
+def test_a_node_that_is_to_be_given_back_keeps_nothing_more(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+    with sky.Compute(nodes=2) as pool:
+        everyone_is_in(pool)
+        a, go = left.start(pool, on=1)
+        b = total(a) > pool
+        wait_for(a.running, "the task to run on the node")
+        pool.resize(1)
+        wait_for(lambda: pool.snapshot().nodes[1].state == "draining", "the node to be drained")
+        go.touch()
+        assert b.result(30) == SIZE
+        assert not isinstance(raw(a), LeftResult)
+        wait_for(lambda: len(pool.snapshot().nodes) == 1, "node 1 to go")
+
+
 # Lost with its node.
 
 
