@@ -389,7 +389,7 @@ class Pool:
 
         expiring = asyncio.get_running_loop().call_later(seconds, expire)
         for work in works:
-            work.future.add_done_callback(one_done)
+            work.future.when_over(one_done)
 
     def cancel_numbers(self, numbers: Iterable[int]) -> int:
         """Stop tasks by their numbers; how many there are of them."""
