@@ -170,7 +170,7 @@ class Dispatcher:
         if not runs:
             future.set_result(())
         for run in tuple(runs):
-            run.future.add_done_callback(one_done)
+            run.future.when_over(one_done)
         return future
 
 

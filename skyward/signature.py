@@ -81,7 +81,10 @@ def run_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
         raise UsageError(
             f"An event loop runs on this thread, so write `{how} {name}.fn(...)` in place of `.local(...)`."
         )
-    return asyncio.run(value) if isinstance(value, collections.abc.Coroutine) else _read(value)
+    if not isinstance(value, collections.abc.Coroutine):
+        return _read(value)
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(value)
 
 
 def _read[T](elements: AsyncGenerator[T]) -> Iterator[T]:
@@ -91,7 +94,7 @@ def _read[T](elements: AsyncGenerator[T]) -> Iterator[T]:
     async def step() -> T:
         return await anext(elements)
 
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         try:
             while True:
                 try:

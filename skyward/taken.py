@@ -18,7 +18,7 @@ __all__ = ["Taken", "may_hold_futures"]
 _DEPTH = 20
 """Levels of containers in which futures are looked for."""
 
-_GLANCE = 16
+_GLANCE = 8
 """Elements of a container that are looked at before it is known to hold any."""
 
 _GLANCE_DEPTH = 3

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+from weakref import finalize
 
-from skyward.control.forked import begin_use, refuse_forked
+from skyward.control.forked import begin_use, is_forked, refuse_forked
 from skyward.errors import UsageError
 from skyward.wire.loop import new_event_loop
 
-__all__ = ["call", "call_soon", "loop", "on_loop", "run"]
+__all__ = ["call", "call_soon", "call_when_gone", "loop", "on_loop", "run"]
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -50,6 +51,16 @@ def run[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 def call_soon(call: Callable[..., object], *args: object) -> None:
     """Call on the loop, soon, from any thread."""
     loop().call_soon_threadsafe(call, *args)
+
+
+def call_when_gone(owner: object, call: Callable[..., object], *args: object) -> None:
+    """Call on the loop, soon after `owner` is gone; not at the end of the program, nor in a process forked from it."""
+
+    def forget() -> None:
+        if not is_forked():
+            call_soon(call, *args)
+
+    finalize(owner, forget).atexit = False
 
 
 def call[T](function: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakSet, finalize
+from weakref import WeakSet
 
 from skyward.console import ConsoleSink
 from skyward.control import background
@@ -259,7 +259,7 @@ class Hearing:
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
         if work is not None and event.outcome == "value" and work.future.is_lent:
             node.keep_result(blobs)  # other tasks take it, perhaps there
-            finalize(work.future, background.call_soon, node.discard, keys).atexit = False
+            background.call_when_gone(work.future, node.discard, keys)
         else:
             node.tell(Drop(keys))
         self._ended(node, event, arrived, work)

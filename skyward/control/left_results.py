@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet, finalize
+from weakref import WeakSet
 
 from skyward.control import background
 from skyward.control.remote import RemoteBlob, ResultLostError
@@ -93,6 +93,11 @@ class LeftResult:
             self._owner.went_through_here(self)
         return self.home.blobs[key]
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its future is there, or a task that takes it has not ended."""
+        return self._users > 0
+
     def use(self) -> None:
         """A task takes it, and has not ended."""
         self._users += 1
@@ -135,6 +140,7 @@ class LeftResults:
         self._nodes = nodes
         self._spawn = spawn
         self._there: WeakSet[LeftResult] = WeakSet()
+        self._leaving: WeakSet[Node] = WeakSet()
         self._is_closed = False
         self._said = False
 
@@ -147,7 +153,7 @@ class LeftResults:
         result = work.restores
         if result is None:
             result = LeftResult(self, _recipe(work))
-            finalize(work.future, background.call_soon, result.let_go).atexit = False
+            background.call_when_gone(work.future, result.let_go)
         result.payload = event.payload
         self._put(result, node)
         return result
@@ -161,7 +167,9 @@ class LeftResults:
 
     def _may_stay(self, work: Work, node: "Node", payload: Payload) -> bool:
         size = sum(blob.size for blob in blobs_of([payload]))
-        if size < LEFT_FROM or not self._retries or not work.future.only_lent or not node.may_pin(size):
+        if size < LEFT_FROM or not self._retries or not work.future.only_lent:
+            return False
+        if node in self._leaving or not node.may_pin(size):
             return False
         if work.stream is not None or work.feeders or work.call.blobs or work.code.outgoing.blobs:
             return False
@@ -190,6 +198,7 @@ class LeftResults:
 
     def clear(self, node: "Node") -> None:
         """Bring what is on a node here: it is to be given back."""
+        self._leaving.add(node)
         for result in self._on(node):
             self._spawn(self._bring_home(result))
 
@@ -299,6 +308,8 @@ class LeftResults:
             result.failure = error
         elif isinstance(arrived := Future.result(future), Arrived):
             result.payload, result.home = arrived.payload, arrived
+        if not result.is_wanted:
+            self.forget(result)
 
 
 def _recipe(work: Work) -> Work:
@@ -306,5 +317,5 @@ def _recipe(work: Work) -> Work:
     future: TaskFuture[Any] = TaskFuture()
     future.name = work.future.name
     recipe = Work(work.code, work.call, future, work.sink, work.timeout, needs=work.needs, retries=work.retries)
-    recipe.origin, recipe.inputs = work.origin, work.inputs
+    recipe.origin, recipe.inputs, recipe.grace = work.origin, work.inputs, work.grace
     return recipe

@@ -343,6 +343,8 @@ class Pool:
                 self._begin_broadcast(work)
             except SkywardError as error:
                 broken(error, "")
+                if work.inputs is not None:
+                    self._let_go(work.inputs)
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
@@ -418,7 +420,7 @@ class Pool:
 
         expiring = asyncio.get_running_loop().call_later(seconds, expire)
         for work in works:
-            work.future.add_done_callback(one_done)
+            work.future.when_over(one_done)
 
     def cancel_numbers(self, numbers: Iterable[int]) -> int:
         """Stop tasks by their numbers; how many there are of them."""

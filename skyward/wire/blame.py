@@ -27,7 +27,7 @@ _KNOWN = {
         "Return a list of it",
     ),
     "concurrent.futures._base.Future": (
-        "Pass it as an argument of its own, or in a list, tuple or dict: there it becomes its value",
+        "Pass its result(); as an argument of a call, or in a list, tuple or dict there, it becomes its value",
         "Return its result: future.result()",
     ),
     "_asyncio.Future": ("Await it and pass its result", "Await it in the task and return its result"),

@@ -30,7 +30,7 @@ def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: "Guard") -> T:
             return await coroutine
 
     try:
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # which is not the thread's loop afterwards
             return runner.run(main())
     except BaseException as error:
         inside = error.__traceback__

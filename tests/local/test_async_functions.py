@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
+import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -190,3 +191,18 @@ def test_loops_do_not_outlive_their_calls(pool: sky.Compute) -> None:
     for _ in range(20):
         pool.start(double(1), on=0).future.result(30)
     assert pool.start(descriptors(), on=0).future.result(30) <= before
+
+
+def test_the_thread_of_a_slot_has_no_event_loop_of_a_call_afterwards(pool: sky.Compute) -> None:
+    """Code that makes itself one where there is none works after it as before."""
+
+    @sky.function
+    def legacy() -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            loop = asyncio.get_event_loop_policy().get_event_loop()
+        return loop.run_until_complete(doubled(4))
+
+    for rank in (0, 1):
+        assert pool.start(double(1), on=rank).future.result(30) == 2
+        assert pool.start(legacy(), on=rank).future.result(30) == 8

@@ -245,6 +245,23 @@ def test_what_came_home_is_not_sent_again_to_the_node_that_made_it(two: sky.Comp
     assert two.start(total(a), on=1).future.result(30) == 2.0 * SIZE
 
 
+def test_the_members_of_a_group_stay_for_the_task_that_takes_the_group(
+    two: sky.Compute, fetched: Fetched, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+
+    @sky.function
+    def total_of(pair: tuple[Any, Any]) -> float:
+        return float(pair[0].sum() + pair[1].sum())
+
+    group = (make(1.0, str(go)) & make(2.0, str(go))) > two
+    b = total_of(group) > two  # type: ignore[arg-type]  # the value of a future
+    go.touch()
+    assert b.result(30) == 3.0 * SIZE
+    assert fetched.nbytes == 0
+    assert [value[0] for value in group.result(30)] == [1.0, 2.0]
+
+
 def test_small_results_come_home(two: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
@@ -369,6 +386,20 @@ def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path
         assert total(a) >> pool == 3.0 * SIZE
         assert a.result(30)[0] == 3.0
     assert log.read_text() == "."
+
+
+def test_a_node_that_is_to_be_given_back_keeps_nothing_more(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+    with sky.Compute(nodes=2) as pool:
+        everyone_is_in(pool)
+        a, go = left.start(pool, on=1)
+        b = total(a) > pool
+        wait_for(a.running, "the task to run on the node")
+        pool.resize(1)
+        wait_for(lambda: pool.snapshot().nodes[1].state == "draining", "the node to be drained")
+        go.touch()
+        assert b.result(30) == SIZE
+        assert not isinstance(raw(a), LeftResult)
+        wait_for(lambda: len(pool.snapshot().nodes) == 1, "node 1 to go")
 
 
 # Lost with its node.

@@ -255,7 +255,7 @@ class TestTasksThatUseIt:
         keep(world, 0)
         keep(world, 1, "b")
         number = world.plane.tasks.number()
-        effects = world.tell(tasks.Broadcast(number, ranks=(0, 1), kept=("a", "b")))
+        effects = world.tell(tasks.Broadcast(number, kept=("a", "b"), ranks=(0, 1)))
         assert [(e.rank) for e in effects if isinstance(e, tasks.Member)] == [0, 1]
         assert sorted(e.share for e in effects if isinstance(e, tasks.Send) and e.share) == [(0, 2), (1, 2)]
         world.submit(2)
@@ -269,7 +269,7 @@ class TestTasksThatUseIt:
         keep(world, 0)
         keep(world, 1, "b")
         number = world.plane.tasks.number()
-        effects = world.tell(tasks.Broadcast(number, ranks=(0, 1), kept=("a", "b")))
+        effects = world.tell(tasks.Broadcast(number, kept=("a", "b"), ranks=(0, 1)))
         member = next(e.task for e in effects if isinstance(e, tasks.Member) and e.rank == 1)
         world.tell(machines.Lost(world.machine_of(1), "it died"))
         assert world.settled == {**{t: "value" for t in world.settled if t != member}, member: "unkept"}
