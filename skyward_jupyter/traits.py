@@ -58,9 +58,10 @@ class ConfiguredMagics(Magics):
     @validate("on")
     def _check_on(self, proposal: Any) -> Any:
         try:
-            return place(str(proposal["value"]))
+            place(str(proposal["value"]))
         except ValueError:
             raise TraitError(f"on takes {PLACES}, but got {proposal['value']!r}.") from None
+        return proposal["value"]
 
     @observe(*NAMES)
     def _was_set(self, change: Any) -> None:
@@ -75,7 +76,8 @@ class ConfiguredMagics(Magics):
         """
         configured = self.config.get("SkyMagics", {})  # setting a trait to what it was is no change to observe
         given = {name for name in NAMES if name in self._set_here or name in configured}
-        return settings_from({name: getattr(self, name) for name in NAMES}, given, load())
+        values = {name: getattr(self, name) for name in NAMES}
+        return settings_from({**values, "on": place(str(self.on))}, given, load())
 
     @property
     def _settings(self) -> Settings:

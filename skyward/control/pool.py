@@ -324,6 +324,8 @@ class Pool:
                 ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
             except UsageError as error:
                 broken(error, "")
+                if work.inputs is not None:
+                    self._let_go(work.inputs)
                 return
             self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks))
 

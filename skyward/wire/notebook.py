@@ -298,7 +298,13 @@ class _Pickler(Pickler):
         if key not in self._whole and (self._side.is_home or key in self._side.from_home):
             self.classes[key] = kind
             return _class_of, (key,)
+        attributes, more = state
+        state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+
+
+_CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
+"""What Python notes in a class when an object of it is pickled, or its annotations are read: no change of the class."""
 
 
 def _is_importable(obj: FunctionType | type) -> bool:

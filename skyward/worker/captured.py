@@ -12,7 +12,7 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.arrays import extent_of, is_array
-from skyward.wire.contents import is_fixed
+from skyward.wire.contents import is_fixed, parts_of
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test
@@ -229,14 +229,13 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
     before = _attributes(kind)
     tests = []
     for value in before.values():
-        function = getattr(value, "__func__", value)
-        if isinstance(function, types.FunctionType):
-            test = _function_test(function)
-            if test is None:
+        parts = None if isinstance(value, types.FunctionType) else parts_of(value)
+        for part in (value,) if parts is None else parts:
+            test = _function_test(part) if isinstance(part, types.FunctionType) else None
+            if test is not None:
+                tests.append(test)
+            elif not is_fixed(part):
                 return None
-            tests.append(test)
-        elif not is_fixed(value):
-            return None
 
     def test_class() -> bool:
         now = _attributes(kind)

@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import as_completed, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -226,4 +227,8 @@ def test_several_nodes_by_rank_and_by_group() -> None:
         run = pool.start(tasks.place(), on=[1, 7])
         with pytest.raises(sky.UsageError, match=r"has no node 7; its nodes are 0, 1, 2\.$"):
             run.future.result(60)
+        three: Any = tasks.add(1, 2) > pool
+        with pytest.raises(sky.UsageError, match=r"has no node 7; its nodes are 0, 1, 2\.$"):
+            pool.start(tasks.add(three, 1), on=[1, 7]).future.result(60)
+        assert pool.start(tasks.add(three, 1), on=[1, 2]).future.result(60) == [4, 4]
         assert sorted(ranks("all")) == [0, 1, 2]

@@ -104,3 +104,14 @@ def test_scaling_can_be_waited_for_and_an_interrupt_ends_the_wait_only(kernel: K
     assert lines == ["Interrupted: pool 'slow' goes on to 1:2 nodes."]
     assert kernel("slow.snapshot().desired").data == ["1"]
     kernel("slow.close()")
+
+
+def test_an_interrupted_cell_does_not_run_again(kernel: Kernel, tmp_path: Path) -> None:
+    log = tmp_path / "runs"
+    cell = kernel(
+        f"%%sky --retries 3\nimport time\nopen({str(log)!r}, 'a').write('.')\nwhile True: time.sleep(0.01)",
+        interrupt_when=lambda _: log.exists(),
+    )
+    assert cell.error[0] == "KeyboardInterrupt"
+    assert kernel("%%sky --on all\n1").types.count("error") == 0  # every node has a free slot
+    assert log.read_text() == "."

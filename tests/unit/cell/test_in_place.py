@@ -397,3 +397,12 @@ def test_what_classes_do_when_they_are_made_is_not_done_again(
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
+
+
+@pytest.mark.parametrize("more", ["", "    kept = []\n"])
+def test_a_class_that_was_only_used_has_not_changed(notebook: Notebook, more: str) -> None:
+    notebook.local(
+        "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\n"
+        f"{more}    @property\n    def twice(self): return 2 * self.x"
+    )
+    assert notebook.sky("p = Point(1)\nn = p.twice\na = Point.__annotations__", nodes=2) == []

@@ -154,7 +154,7 @@ def test_a_mistake_is_one_line_and_opens_nothing(notebook: Notebook, compute: Po
         "          ^^^^^^",
     ]
     assert "Traceback" not in ran.out
-    for cell in ("%%sky\n%timeit 1", "%%sky --map nothing\nnothing"):
+    for cell in ("%%sky\n%lsmagic", "%%sky --map nothing\nnothing"):
         assert notebook(cell).shown_error.startswith("UsageError: ")
     notebook("import threading; lock = threading.Lock()")
     assert notebook("%%sky\nlock").shown_error.startswith("NotPicklableError: ")
