@@ -13,7 +13,20 @@ from benchmarks.figure import Figure
 from benchmarks.report import circumstances, replaced, report
 from benchmarks.settings import Settings
 
-MODULES = ("calls", "gather", "arrays", "broadcast", "streams", "imports", "cell", "pools", "mixed", "packing", "ssh")
+MODULES = (
+    "calls",
+    "gather",
+    "arrays",
+    "broadcast",
+    "locality",
+    "streams",
+    "imports",
+    "cell",
+    "pools",
+    "mixed",
+    "packing",
+    "ssh",
+)
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         IllegalMoveError,
         InputLostError,
         JournalError,
+        KeptElsewhereError,
+        KeptLostError,
         LockLostError,
         MissingModuleError,
         NoClusterError,
@@ -55,11 +57,13 @@ if TYPE_CHECKING:
     )
     from skyward.function import SkyFunction, function, main
     from skyward.instance import InstanceInfo, instance_info, is_head
+    from skyward.kept import Kept
     from skyward.output import silent, stderr, stdout
     from skyward.pending import PendingFunction, PendingFunctionGroup, gather
     from skyward.reaping import reap
     from skyward.requests import request_resources
     from skyward.sharding import shard
+    from skyward.shelf import keep
     from skyward.shown import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.target import sky
@@ -85,6 +89,9 @@ __all__ = [
     "InputLostError",
     "InstanceInfo",
     "JournalError",
+    "Kept",
+    "KeptElsewhereError",
+    "KeptLostError",
     "Local",
     "LockLostError",
     "MissingModuleError",
@@ -135,6 +142,7 @@ __all__ = [
     "gather",
     "instance_info",
     "is_head",
+    "keep",
     "lock",
     "main",
     "queue",
@@ -168,6 +176,8 @@ _HOMES = {
     "InstanceInfo": "instance",
     "instance_info": "instance",
     "is_head": "instance",
+    "Kept": "kept",
+    "keep": "shelf",
     "silent": "output",
     "stderr": "output",
     "stdout": "output",

@@ -51,6 +51,7 @@ from skyward.function import (
 )
 from skyward.heard import Heard
 from skyward.journal import ClusterEntry, PoolRecord
+from skyward.kept import Kept
 from skyward.mapping import calls_of_map, note_items
 from skyward.opened import observed, opened, say
 from skyward.placement import On, Several, target_of
@@ -66,6 +67,7 @@ from skyward.words import asked_to_stop, nodes_text
 
 if TYPE_CHECKING:
     from skyward.control.recovered import RecoveredTask
+    from skyward.control.snapshot import KeptView
     from skyward.scaling.snapshot import Demand
 
 __all__ = ["Compute", "On"]
@@ -188,6 +190,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                 record.end()
             raise
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
+        pool.kept_values.start_with(self.start)
         self._shared = None if pool.clustering is None else Opener(pool.clustering)
         opened.add(self)
         opening = background.run(pool.open(earlier))
@@ -257,14 +260,19 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
 
         Raises:
             SpecError: not a number of nodes, or no such group.
+            UsageError: nodes that keep values would have to go.
             PoolClosedError: the pool is not open.
         """
         if group is None and len(self._groups) > 1:
             raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
         if group is not None and group not in self._groups:
             raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
-        wanted = Nodes.of(nodes)
-        background.call_soon(self._ready().resize, wanted, group)
+        pool, wanted = self._ready(), Nodes.of(nodes)
+        if reason := background.call(lambda: pool.resize(wanted, group)):
+            raise UsageError(
+                f"Pool {self.name!r} cannot have {wanted} nodes: {reason}. Free what they keep first, with `.drop()` "
+                "of its handle or `%sky drop`, or ask for more nodes."
+            )
         self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
@@ -365,6 +373,26 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         pool = self._ready()
         if reason := background.call(lambda: pool.drain(node)):
             raise UsageError(f"Node {node} of pool {self.name!r} cannot be drained: {reason}.")
+
+    def kept(self) -> "tuple[KeptView, ...]":
+        """What the nodes keep for later tasks, by node, the oldest first: see `sky.keep`."""
+        return tuple(view for node in self.snapshot().nodes for view in node.kept)
+
+    def handle(self, name: str) -> "Kept[Any]":
+        """The handle of what nodes keep under a name; where several do, of what each of them kept last.
+
+        As with any handle, what it stands for is freed when nothing here refers to it any more.
+
+        Raises:
+            UsageError: nothing of that name is kept.
+            PoolClosedError: the pool is not open.
+        """
+        pool = self._ready()
+        found = background.call(lambda: pool.kept_values.named(name))
+        if not found:
+            known = {view.name for view in self.kept()}
+            raise UsageError(f"No node of pool {self.name!r} keeps anything called {name!r}; {closest(name, known)}")
+        return Kept.of((entry.key for entry in found), name)
 
     def holds(self, digest: bytes) -> frozenset[int]:
         """Ranks of the nodes that hold the blob of this content address."""

@@ -128,6 +128,7 @@ class Dispatcher:
             template.retries,
             template.inputs,
             where,
+            template.kept,
         )
         future.name = template.future.name
         future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))

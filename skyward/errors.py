@@ -8,7 +8,8 @@ SkywardError
 │   ├── NoPoolError               no pool is in scope (also a RuntimeError)
 │   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
 │   ├── NoClusterError            collections were asked for of nodes that form no cluster (also a RuntimeError)
-│   └── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
+│   ├── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
+│   └── KeptElsewhereError        the handle of a kept value was used as if it were the value (also an AttributeError)
 ├── PayloadError                  a value cannot travel; nothing was sent
 │   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
 │   ├── MissingModuleError        a module the payload needs is missing on the node (also a ModuleNotFoundError)
@@ -27,6 +28,7 @@ SkywardError
 │   ├── TaskExitError             it called ``sys.exit()``
 │   ├── BudgetExhaustedError      the pool had spent its ``budget`` before the task had run
 │   ├── InputLostError            an iterator of a process that is gone fed it
+│   ├── KeptLostError             a value that it uses is not on its node any more (also a LookupError)
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   └── RemoteError               it raised something whose type cannot be rebuilt here
 └── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
@@ -46,6 +48,8 @@ __all__ = [
     "IllegalMoveError",
     "InputLostError",
     "JournalError",
+    "KeptElsewhereError",
+    "KeptLostError",
     "LockLostError",
     "MissingModuleError",
     "NoClusterError",
@@ -114,6 +118,10 @@ class NoClusterError(UsageError, RuntimeError):
 
 class NotOnNodeError(UsageError, RuntimeError):
     """The call belongs on the other side: on a node, or on the client."""
+
+
+class KeptElsewhereError(UsageError, AttributeError):
+    """A handle of a value that a node keeps was used as if it were the value. Use it in a task, or fetch it."""
 
 
 class PayloadError(SkywardError):
@@ -225,6 +233,10 @@ class InputLostError(TaskError):
 
 class NodeLostError(TaskError):
     """The node that ran the task died, more often than ``retry_on_interruption`` allows."""
+
+
+class KeptLostError(TaskError, LookupError):
+    """A value that a node kept is not there any more: its node was lost or has gone, or it was dropped."""
 
 
 class RemoteError(TaskError):

@@ -1,16 +1,19 @@
-"""How nodes are named in sentences: one wording for the library, the console and notebooks."""
+"""How nodes, sizes and lists are written in sentences: one wording for the library, the console and notebooks."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-__all__ = ["asked_to_stop", "nodes_text"]
+__all__ = ["asked_to_stop", "joined", "nodes_text", "size_text"]
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return words as a sentence lists them: `a`, `a and b`, `a, b and c`; empty for none."""
+    *before, last = list(words) or [""]
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def nodes_text(ranks: Collection[int]) -> str:
     """Return the nodes of these ranks as a sentence names them: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
-    *before, last = [str(rank) for rank in sorted(ranks)] or [""]
-    if before:
-        return f"nodes {', '.join(before)} and {last}"
-    return f"node {last}" if last else ""
+    return f"node{'s' * (len(ranks) > 1)} {joined(map(str, sorted(ranks)))}" if ranks else ""
 
 
 def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:
@@ -21,3 +24,12 @@ def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:
     """
     was, has = ("was", "has") if len(ranks) == 1 else ("were", "have")
     return f"{nodes_text(ranks)} {was} asked to stop the work, and {has} not confirmed it {within}"
+
+
+def size_text(nbytes: float) -> str:
+    """Return a number of bytes for people: `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} GiB"

@@ -36,6 +36,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take the magics away from `shell`, and close the pools that they have opened. Idempotent."""
+    from skyward.kept import open_with
     from skyward.watching import watch_with
     from skyward_jupyter.completion import unregister
     from skyward_jupyter.magics import EXPRESSION
@@ -53,6 +54,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     leave_figures(shell)
     unregister(shell)
     watch_with(None)
+    open_with(None)
     if magics.bridge is not None:
         magics.bridge.close()
     for kind in ("line", "cell"):

@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError, TooLargeError, UsageError
+from skyward.kept import Kept
 from skyward.pending import PendingFunction
+from skyward.shelf import KEEP_FOR
 from skyward.values import shown
 from skyward.wire.arrays import View, extent_of, shared_views
 from skyward.wire.contents import is_plain, is_shared_visibly
@@ -21,11 +23,12 @@ from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
 from skyward.wire.process_wide import objects_used_by
 from skyward.wire.sources import ModuleSource, source_bundle
+from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
 from skyward_jupyter.kept import KeptValue, LazyModule
-from skyward_jupyter.manifest import Entry, Manifest, size_text
+from skyward_jupyter.manifest import Entry, Manifest
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import stated
 
@@ -92,6 +95,8 @@ def capture(
     map_name: str | None = None,
     in_place: bool = True,
     is_next: bool = False,
+    keep: Sequence[str] = (),
+    keep_for: float = KEEP_FOR,
 ) -> Capture:
     """The cell `code` with the values of `user_ns` that it reads.
 
@@ -105,6 +110,8 @@ def capture(
         in_place: whether the objects of the notebook take over what the cell changes in them; with several runs of
             it they cannot.
         is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
+        keep: names whose values the node keeps after the cell (`--keep`).
+        keep_for: seconds after their last use in which scaling down does not take the node.
 
     Raises:
         NameError: the cell reads a name that is not there.
@@ -113,6 +120,7 @@ def capture(
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
     taking = _Taking(user_ns)
+    code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, user_ns)))
     each = None
     if map_name is not None:
         values = _elements(map_name, code, user_ns)
@@ -151,6 +159,8 @@ def capture(
         definitions=code.definitions,
         in_place=in_place and each is None,
         shows=each is None,
+        keep=tuple(keep),
+        keep_for=keep_for,
     )
     packed = tuple(part.shared.packed for part in parts)
     originals = Originals([part.shared.memo for part in parts])
@@ -217,7 +227,8 @@ class _Part:
         names = [", ".join(each.names) or getattr(each.value, "__qualname__", "") for each in self.values]
         kinds = dict.fromkeys(_kind(each.value) for each in self.values)
         reason = next((each.reason for each in self.values if each.reason), "") if len(self.values) == 1 else ""
-        return Entry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason)
+        where = joined(each.value.where for each in self.values if isinstance(each.value, Kept))
+        return Entry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason, where)
 
 
 @dataclass
@@ -340,10 +351,19 @@ class _Taking:
         else:
             shared = pack_shared(value, self._side, name, whole=whole)
         self._waiting += ((need, name) for need in sorted(shared.needs))
+        for handle in shared.packed.kept:
+            self._used_by(handle)
         self.local |= shared.modules
         for key, kind in shared.classes.items():
             self._class(key, kind, name)
         return shared
+
+    def _used_by(self, handle: Kept[Any]) -> None:
+        """Take what a value uses that stays on its node."""
+        self._waiting += ((need, handle.name) for need in handle.needs)
+        for key in handle.classes:
+            if (kind := self._side.find(key)) is not None:
+                self._class(key, kind, handle.name)
 
 
 _NOTHING = Packed(b"")
@@ -398,8 +418,21 @@ def _kind(value: object) -> str:
     kind = type(value)
     if isinstance(value, KeptValue):
         return "value of a node"
+    if isinstance(value, Kept):
+        return value.kind
     module = kind.__module__.partition(".")[0]
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module} {kind.__qualname__}"
+
+
+def _kept_as_they_are(keep: Sequence[str], code: CellCode, user_ns: Mapping[str, Any]) -> list[str]:
+    """The names of `--keep` that the cell does not mention: their values go along to be kept."""
+    found = []
+    for name in keep:
+        if name not in code.assigned and name not in code.captures:
+            if name not in user_ns:
+                raise UsageError(f"--keep {name}: the cell does not assign {name}, and {_not_there(name, user_ns)}")
+            found.append(name)
+    return found
 
 
 def _elements(name: str, code: CellCode, user_ns: Mapping[str, Any]) -> list[Any]:

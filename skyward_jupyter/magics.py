@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
 from skyward.config import load
-from skyward.errors import SkywardError, UsageError
+from skyward.errors import KeptLostError, SkywardError, UsageError
 from skyward.specs import Nodes
+from skyward.values import closest
+from skyward.words import nodes_text
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_expression
 from skyward_jupyter.panel import CellMarks
@@ -21,7 +23,15 @@ from skyward_jupyter.progress import Progress, meter, opening
 from skyward_jupyter.reading import count
 from skyward_jupyter.running import CellRunner
 from skyward_jupyter.shown_config import config_text
-from skyward_jupyter.tables import cell_table, decision_table, node_table, pool_table, recovered_table, task_table
+from skyward_jupyter.tables import (
+    cell_table,
+    decision_table,
+    kept_table,
+    node_table,
+    pool_table,
+    recovered_table,
+    task_table,
+)
 from skyward_jupyter.tracebacks import Tracebacks
 from skyward_jupyter.traits import ConfiguredMagics
 from skyward_jupyter.underline import split_line, underlined
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.compute import Compute
+    from skyward.kept import Kept
     from skyward.target import Target
     from skyward_jupyter.handle import CellHandle
     from skyward_kernel.bridge import PanelBridge
@@ -52,6 +63,8 @@ COMMANDS = {
     "scale": ("[NAME] NODES [--wait]", "change how many nodes a pool has: 4, 2:16; with --wait, wait for them"),
     "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
     "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
+    "kept": ("[NAME]", "show what nodes keep for later cells; with a name, give the handle of that"),
+    "drop": ("NAME ...", "have the nodes forget what they keep under a name"),
     "drain": ("[NAME] NODE", "let a node finish its tasks and go; the pool has one less then"),
     "logs": ("[NAME] NODE", "show what a node said while it started, all of it where that failed"),
     "tasks": ("[NAME]", "show the tasks of a pool, and the cells that they come from"),
@@ -245,6 +258,54 @@ class SkyMagics(ConfiguredMagics):
 
         names, _, _ = parse_words(words, "reap", ())
         _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
+
+    def kept(self, words: Sequence[str]) -> "Kept[Any] | None":
+        """Show what nodes keep; or the handle of one of these values."""
+        names, _, _ = parse_words(words, "kept", ())
+        if (name := _at_most_one(names, "kept")) is not None:
+            return self._kept(name)
+        rows = [(pool, view) for pool in self._pools.names for view in self._pools.get(pool).kept()]
+        if not rows:
+            _say("No node keeps anything. A cell with `%%sky --keep NAMES` has its node keep what it assigns.")
+            return None
+        _say(kept_table(rows, self._variables()))
+        return None
+
+    def drop(self, words: Sequence[str]) -> None:
+        """Have the nodes forget what they keep under some names."""
+        names, _, _ = parse_words(words, "drop", ())
+        if not names:
+            raise UsageError("%sky drop takes the names of what nodes keep: `%sky drop model`; `%sky kept` lists them.")
+        for handle in [self._kept(name) for name in names]:
+            where = nodes_text(handle.nodes)
+            handle.drop()
+            _say(f"{handle.name} is not kept on {where} any more.")
+
+    def _kept(self, name: str) -> "Kept[Any]":
+        """The handle that a name of the notebook stands for, or else of what is kept under a name."""
+        from skyward.kept import Kept
+
+        value = None if self.shell is None else self.shell.user_ns.get(name)
+        if isinstance(value, Kept) and not value.lost:
+            return value
+        for pool in self._pools.names:
+            if any(view.name == name for view in self._pools.get(pool).kept()):
+                return self._pools.get(pool).handle(name)
+        if isinstance(value, Kept):
+            raise KeptLostError(f"{name} is not kept any more: {value.lost}.")
+        known = {view.name for pool in self._pools.names for view in self._pools.get(pool).kept()}
+        raise UsageError(f"No node keeps anything called {name!r}; {closest(name, known)}")
+
+    def _variables(self) -> dict[str, list[str]]:
+        """By key of what is kept, the names of the notebook that stand for it."""
+        from skyward.kept import Kept
+
+        found: dict[str, list[str]] = {}
+        for name, value in () if self.shell is None else self.shell.user_ns.items():
+            if isinstance(value, Kept) and not name.startswith("_"):
+                for entry in value.entries:
+                    found.setdefault(entry.key, []).append(name)
+        return found
 
     def drain(self, words: Sequence[str]) -> None:
         """Let a node finish its tasks and go."""

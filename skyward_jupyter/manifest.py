@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.wire.payload import Packed
+from skyward.words import size_text
 
-__all__ = ["SHOWN_FROM", "Entry", "Manifest", "size_text"]
+__all__ = ["SHOWN_FROM", "Entry", "Manifest"]
 
 SHOWN_FROM = 16 << 20
 """Bytes from which a manifest is shown without being asked for."""
@@ -24,12 +25,14 @@ class Entry:
         kind: its type.
         packed: the value as it travels; several for a name whose elements travel one by one.
         reason: why it goes along, where that is not simply that the cell reads it.
+        where: where it stays, if a node keeps it.
     """
 
     name: str
     kind: str
     packed: tuple[Packed, ...]
     reason: str = ""
+    where: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -92,11 +95,21 @@ class Manifest:
 
     def _where(self, entry: Entry) -> str:
         held = entry.held_by(self.holds)
+        if entry.where:
+            return entry.where
         if held is None:
             return "sent each time"
         if not held:
             return "to send"
         return "held" if self._is_everywhere(entry) else "held by " + ", ".join(map(str, sorted(held)))
+
+    def _to_the_holder(self) -> str:
+        """Return how much is to be sent to the node that holds the most, where that is less than to another."""
+        least, rank = min(((self._missing_on(rank), rank) for rank in self.nodes), default=(self.to_send, 0))
+        return f" ({size_text(least)} to node {rank})" if least < self.to_send else ""
+
+    def _missing_on(self, rank: int) -> int:
+        return sum(entry.nbytes for entry in self.entries if rank not in (entry.held_by(self.holds) or ()))
 
     def _rows(self) -> list[Sequence[str]]:
         return [
@@ -105,7 +118,7 @@ class Manifest:
         ]
 
     def _notes(self) -> list[str]:
-        notes = [f"{size_text(self.nbytes)} in all, {size_text(self.to_send)} to send"]
+        notes = [f"{size_text(self.nbytes)} in all, {size_text(self.to_send)} to send{self._to_the_holder()}"]
         if self.modules:
             imports = (name if name == module else f"{module} as {name}" for name, module in self.modules)
             notes.append("imported on the node: " + ", ".join(imports))
@@ -151,12 +164,3 @@ class Manifest:
 
 _HEADINGS = ("name", "type", "size", "digest", "on the nodes")
 _SIZE = 2
-
-
-def size_text(nbytes: float) -> str:
-    """A number of bytes for people: `1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} GiB"

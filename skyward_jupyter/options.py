@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skyward.errors import ProviderMissingError, SpecError, UsageError
+from skyward.shelf import KEEP_FOR
 from skyward.specs import Needs
 from skyward.values import FrozenMap
 from skyward_jupyter.option_table import OPTIONS, Option
@@ -45,6 +46,8 @@ class CellOptions:
         retries: how often a run that raises is run again.
         timeout: seconds the cell may run, or None for no limit.
         inputs, outputs: the only variables to take along and to bring back; None for all.
+        keep: variables whose values stay on their node after the cell.
+        keep_for: seconds after their last use in which scaling down does not take that node.
         capture: whether variables are taken along.
         capture_limit: bytes that they may weigh; None for the configured limit.
         files, sync, fetch: files to send, folders to have on both sides, patterns of files to bring home.
@@ -67,6 +70,8 @@ class CellOptions:
     timeout: float | None = None
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
+    keep: tuple[str, ...] = ()
+    keep_for: float = KEEP_FOR
     capture: bool = True
     capture_limit: int | None = None
     files: tuple[str, ...] = ()
@@ -255,6 +260,8 @@ def _check_together(options: CellOptions) -> None:
     if not options.capture and options.inputs is not None:
         text = "-i takes variables along and --no-capture takes none: leave one of them out."
         raise OptionError(text, ["-i", "--in", "--no-capture"])
+    if options.keep_for != KEEP_FOR and not options.keep:
+        raise OptionError("--keep-for says how long --keep holds its node: write --keep NAMES too.", ["--keep-for"])
     if options.noblock and options.dry_run:
         text = "--dry-run runs nothing, so there is nothing for --noblock: leave one of them out."
         raise OptionError(text, ["--dry-run", "--noblock"])

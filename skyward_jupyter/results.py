@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
-from skyward.wire.contents import Contents, put_contents
+from skyward.kept import Kept
+from skyward.wire.contents import Contents, is_plain, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
@@ -64,11 +65,16 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     return Outcome(notices, value)
 
 
-def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Outcome:
+def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joins: bool = False) -> Outcome:
     """Bind what several runs of one cell left behind: each name becomes the list of its values, in order of the runs.
 
     Imports, functions and classes are bound once. Where a run failed, the lists have its exception. A run that did not
     bind a name has None there. What a cell changed without assigning to it stays as it is here, which is said.
+
+    Args:
+        results: what the runs left behind.
+        user_ns: the names of the notebook.
+        joins: each ran on a node of its own, so that what they keep under one name is one handle.
 
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
@@ -85,6 +91,10 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any]) -> Out
     for name in bound:
         if any(name in result.definitions for result in results):
             user_ns[name] = next(row[name] for row in rows if name in row)
+        elif joins and (handles := [row[name] for row in rows if isinstance(row.get(name), Kept)]):
+            user_ns[name] = Kept.join(handles)
+            if len(handles) < len(rows):
+                notices.append(f"{name} is {user_ns[name].where} only.")
         else:
             user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
     notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
@@ -205,11 +215,11 @@ class _Home:
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What other names of the notebook stand for now, whose object could not take over what changed in it."""
         together = self._harvest.together
-        if together is None or not together.replaced:
-            return {}
+        names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
-        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in together.replaced if name in values}
-        return {name: replaced[id(value)] for name, value in self._user_ns.items() if id(value) in replaced}
+        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
+        found = self._user_ns.items()
+        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have."""
@@ -310,6 +320,8 @@ def _listed(names: Sequence[str]) -> str:
 def _fix(reason: str, is_here: bool) -> str:
     if "over the limit of" in reason:
         return "Bring back less of it, or raise the limit with --capture-limit."
+    if "nothing to keep" in reason:
+        return "Assign it in the cell, or leave it out of --keep."
     if "did not bind" in reason:
         return "Assign it in the cell, or leave it out of -o."
     before = "It is here as it was before. " if is_here else ""

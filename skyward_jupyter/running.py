@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
 from skyward.control.offered import provider_config
 from skyward.errors import ProvisioningError, UsageError
+from skyward.kept import open_with
 from skyward.placement import target_of
 from skyward.reporting.screen import screen
 from skyward.retrying import Retries
 from skyward.values import FrozenMap
+from skyward.wire.notebook import Side, unpack_shared
 from skyward_jupyter.capture import Capture, capture, elements_of
 from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
 from skyward_jupyter.elements import MOST, Elements, weight
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from skyward.control.run import Run
     from skyward.control.snapshot import PoolSnapshot
     from skyward.specs import Nodes
+    from skyward.wire.payload import Packed
     from skyward_jupyter.options import CellOptions
     from skyward_jupyter.settings import Settings
     from skyward_kernel.pools import PoolManager
@@ -79,6 +83,8 @@ class CellRunner:
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
         self._taken = Taken()
+        here = ref(shell)
+        open_with(lambda packed: _opened_in(here(), packed))
 
     def run(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool = False) -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
@@ -275,6 +281,8 @@ class CellRunner:
             map_name=options.map,
             in_place=not options.on_several,
             is_next=options.map is None and not options.on_several and not options.noblock,
+            keep=options.keep,
+            keep_for=options.keep_for,
         )
 
     def _trip(self, options: "CellOptions") -> Trip:
@@ -307,6 +315,11 @@ class CellRunner:
         *,
         gives: bool,
     ) -> Any:
+        if options.keep and compute.options.worker.resolved_executor == "process":
+            raise UsageError(
+                f"--keep {','.join(options.keep)}: the tasks of pool {options.pool!r} run in processes of their own, "
+                "which keep nothing. Use a pool whose executor is 'thread', which is the default."
+            )
         started = time.monotonic()
         shape = _shape(options)
         runs: list[Run[Any]] = []
@@ -463,6 +476,11 @@ class CellRunner:
         formatter: Any = self._shell.display_formatter
         data, metadata = formatter.format(value)
         return data, metadata
+
+
+def _opened_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
+    """A value that was fetched, with the classes of the notebook."""
+    return unpack_shared(packed, Side({} if shell is None else shell.user_ns, is_home=True))
 
 
 def _shape(options: "CellOptions") -> Shape:

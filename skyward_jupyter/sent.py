@@ -123,9 +123,15 @@ class SentCell:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException:
-            self.originals.release()
+            self._release()
             raise
+        self._release()
+
+    def _release(self) -> None:
+        """Keep nothing of the notebook, and of what nodes keep for it, alive: what came of the cell is bound."""
         self.originals.release()
+        for run in self.runs:
+            run.release_kept()
 
     def _tell_what_came(self, error: TaskError) -> None:
         """Bind what there is of a cell that did not end by itself, and add to `error` what came back."""
@@ -139,7 +145,8 @@ class SentCell:
 
     def _bind_remains(self) -> list[str]:
         remains = [each for run in self.runs for each in run.remains()]
-        names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=self.shape != "single")
+        as_lists, joins = self.shape != "single", self.shape == "all"
+        names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists, joins=joins)
         nothing = CellResult(Harvest())  # the place of a run among the others is in the names of its files
         self._bring([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
         return names
@@ -153,7 +160,7 @@ class SentCell:
         try:
             if self.shape == "single":
                 return apply_result(results[0], self.user_ns, self.originals)
-            return apply_results(results, self.user_ns)
+            return apply_results(results, self.user_ns, joins=self.shape == "all")
         except BaseException as error:
             if self.shape != "single":
                 tell_the_others(error, results)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import TaskCancelledError
-from skyward.words import asked_to_stop, nodes_text
+from skyward.words import asked_to_stop, nodes_text, size_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
-from skyward_jupyter.manifest import size_text
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.results import apply_result, apply_results
 
@@ -132,6 +131,7 @@ def bind_remains(
     notify: Callable[[str], None],
     *,
     as_lists: bool,
+    joins: bool = False,
 ) -> list[str]:
     """Bind what the runs of a cell returned or left; a run that has nothing has None in the lists of several.
 
@@ -146,7 +146,10 @@ def bind_remains(
         for value, each in zip(values, remains, strict=True)
     ]
     try:
-        outcome = apply_results(results, user_ns) if as_lists else apply_result(results[0], user_ns, originals)
+        if as_lists:
+            outcome = apply_results(results, user_ns, joins=joins)
+        else:
+            outcome = apply_result(results[0], user_ns, originals)
         notices = outcome.notices
     except KeyboardInterrupt:
         raise

@@ -1,19 +1,23 @@
 """Pools, nodes and background cells as plain tables, which look the same in every front end."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from skyward.words import size_text
 from skyward_jupyter.footer import money
 
 if TYPE_CHECKING:
     from skyward.control.decisions import DecisionEvent
     from skyward.control.origin import Origin
     from skyward.control.recovered import RecoveredTask
-    from skyward.control.snapshot import NodeView, PoolSnapshot, TaskView
+    from skyward.control.snapshot import KeptView, NodeView, PoolSnapshot, TaskView
     from skyward_jupyter.handle import CellHandle
 
-__all__ = ["cell_table", "decision_table", "node_table", "pool_table", "recovered_table", "table", "task_table"]
+__all__ = [
+    *("cell_table", "decision_table", "kept_table", "node_table", "pool_table", "recovered_table", "table"),
+    "task_table",
+]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -46,14 +50,48 @@ def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
 def node_table(pool: "PoolSnapshot") -> str:
     """One line for each node of a pool."""
     told = any(node.metrics is not None for node in pool.nodes)
-    header = ("node", "state", "tasks", *(("cpu", "memory") if told else ()), "address")
-    return table(
-        header,
+    keeps = any(node.kept for node in pool.nodes)
+    header = ("node", "state", "tasks", *(("cpu", "memory") if told else ()), *(("keeps",) if keeps else ()), "address")
+    rows = []
+    for node in pool.nodes:
+        busy = f"{node.busy} of {node.slots}"
+        used, kept = _used(node) if told else (), (_kept(node),) if keeps else ()
+        rows.append((node.rank, node.state, busy, *used, *kept, node.address))
+    return table(header, rows)
+
+
+def _kept(node: "NodeView") -> str:
+    """What a node keeps for later tasks: names and sizes."""
+    return ", ".join(f"{view.name} {size_text(view.nbytes)}" for view in node.kept)
+
+
+def kept_table(views: "Iterable[tuple[str, KeptView]]", variables: "Mapping[str, Sequence[str]]") -> str:
+    """One line for each value that a node keeps, with the name of its pool.
+
+    Args:
+        views: the values.
+        variables: by key, the names of the notebook that stand for them.
+    """
+    rows = [
         (
-            (node.rank, node.state, f"{node.busy} of {node.slots}", *(_used(node) if told else ()), node.address)
-            for node in pool.nodes
-        ),
-    )
+            view.name,
+            view.kind,
+            size_text(view.nbytes),
+            pool,
+            view.node,
+            _until(view),
+            ", ".join(variables.get(view.key, "")),
+        )
+        for pool, view in views
+    ]
+    return table(("name", "type", "size", "pool", "node", "kept until", "here"), rows)
+
+
+def _until(view: "KeptView") -> str:
+    """Until when scaling down leaves the node of a value alone."""
+    if view.in_use:
+        return "in use"
+    return time.strftime("%H:%M", time.localtime(view.until)) if view.until > time.time() else "node may go"
 
 
 def _used(node: "NodeView") -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 What the policy wants is kept within the bounds of the groups, the pool and the budget, and at least at what
 `request_resources` asked for. More nodes are had at once. Fewer are had when nothing has changed for the cooldown, and
-the policy has wanted fewer all that time: of what it wanted meanwhile, the most is kept.
+the policy has wanted fewer all that time: of what it wanted meanwhile, the most is kept. Nodes that keep values for
+later tasks stay.
 
 Source: spec/ "Provision controllers", as design section 6 settles it.
 """
@@ -140,6 +141,10 @@ def _within_bounds(
         if count < floor.get(group.name, 0):
             count = floor[group.name]
             notes.append(f"at least {count} for request_resources")
+        staying = snapshot.staying.get(group.name)
+        if staying is not None and count < staying.nodes:
+            count = staying.nodes
+            notes.append(staying.why)
         if count > group.max:
             notes.append(f"capped at {group.max} by max")
         count = max(group.min, min(group.max, count))

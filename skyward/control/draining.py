@@ -8,13 +8,17 @@ from skyward.scaling.snapshot import Group
 __all__ = ["after_drain", "undrainable"]
 
 
-def undrainable(book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], rank: int) -> str:
-    """Why the node of a rank cannot be drained; empty where it can."""
+def undrainable(
+    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+) -> str:
+    """Why the node of a rank cannot be drained; empty where it can. `kept`: names of what nodes keep, by rank."""
     machine = book.seated(rank, "RUNNING")
     if machine is None:
         return f"node {rank} is not up"
     if rank == 0:
         return "node 0 is the head, which stays as long as the pool has any node"
+    if rank in kept:
+        return f"it keeps {kept[rank]}: free that first, with `.drop()` of its handle or `%sky drop`"
     group = groups[machine.group]
     if desired.get(group.name, 0) <= group.min:
         return f"the pool is at its fewest nodes, {group.min}"
@@ -22,10 +26,10 @@ def undrainable(book: MachineBook, groups: Mapping[str, Group], desired: Mapping
 
 
 def after_drain(
-    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], rank: int
+    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> Mapping[str, int] | None:
     """Nodes wanted, by group, once the node of a rank is drained; None where it cannot be."""
     machine = book.seated(rank, "RUNNING")
-    if machine is None or undrainable(book, groups, desired, rank):
+    if machine is None or undrainable(book, groups, desired, kept, rank):
         return None
     return {**desired, machine.group: desired[machine.group] - 1}

@@ -12,7 +12,7 @@ from skyward.control.launching import Launcher
 from skyward.control.node import Node
 from skyward.control.places import Place
 from skyward.control.plane_messages import WorldMessage
-from skyward.control.task_messages import Overdue
+from skyward.control.task_messages import Dropped, Overdue, Stored
 from skyward.errors import ProvisioningError
 from skyward.wire.messages import Clustered, Event, Fetched, Kept, Peered, Reported, Told, Topology
 
@@ -32,7 +32,7 @@ class Fleet:
 
     Args:
         launchers: by group.
-        tell: tells the control plane what became of a machine.
+        tell: tells the control plane what became of a machine, and which blobs a node has.
         heard: takes the events of nodes.
         reported: is told what a node has that another process has started.
         clustering: the cluster that the nodes form; None where each is on its own.
@@ -46,7 +46,7 @@ class Fleet:
     def __init__(
         self,
         launchers: Mapping[str, Launcher],
-        tell: Callable[[WorldMessage | Overdue], None],
+        tell: Callable[[WorldMessage | Overdue | Stored | Dropped], None],
         heard: Callable[[Node, Event], None],
         clustering: Clustering | None,
         reported: Callable[[Node, Reported], None],
@@ -166,7 +166,7 @@ class Fleet:
     async def _bring_up(self, machine: int, rank: int) -> None:
         node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
-        node.on_overdue = self._on_overdue
+        node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
         node.on_code = self._differences.look
         was_there = node.standing is not None
         self.entering += was_there
@@ -220,6 +220,13 @@ class Fleet:
     def _on_overdue(self, node: Node, tasks: tuple[int, ...], reason: str) -> None:
         if self.nodes.get(node.rank) is node:
             self._tell(Overdue(tasks, node.rank, f"node {node.rank} was ended: {reason}"))
+
+    def _on_blobs(self, node: Node, stored: tuple[bytes, ...], dropped: tuple[bytes, ...]) -> None:
+        if self.nodes.get(node.rank) is node:
+            if stored:
+                self._tell(Stored(node.rank, stored))
+            if dropped:
+                self._tell(Dropped(node.rank, dropped))
 
     def _on_lost(self, node: Node, reason: str) -> None:
         if self.clustering is not None:

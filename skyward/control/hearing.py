@@ -17,7 +17,7 @@ from skyward.control import task_messages as tasks
 from skyward.control.left_results import LeftResult
 from skyward.control.log import Log
 from skyward.control.remote import ResultLostError
-from skyward.control.work import Arrived, Work
+from skyward.control.work import Arrived, Work, handles_in
 from skyward.errors import RemoteError, TooLargeError
 from skyward.link.bulk import NodeFullError
 from skyward.wire.failure import Failure, capture_failure
@@ -35,6 +35,7 @@ from skyward.wire.messages import (
     Paused,
     Payload,
     Started,
+    ValueKept,
     Yielded,
 )
 from skyward.wire.payload import blobs_of, encode
@@ -42,6 +43,7 @@ from skyward.wire.payload import blobs_of, encode
 if TYPE_CHECKING:
     from skyward.control.node import Node
     from skyward.control.work import Sink
+    from skyward.shelf import KeptInfo
 
 __all__ = ["Hearing"]
 
@@ -65,6 +67,7 @@ class Hearing:
         wrote: takes what is printed: the node, the task or 0, the stream and the text.
         leave: leaves a large result on its node, or returns None where it is to come here.
         lost: takes a task that could not be sent since a result that it takes was lost.
+        kept: is told of a value that a node keeps from now on, and of the task that it is of.
 
     Attributes:
         arrived: what came of those that are about to end.
@@ -83,6 +86,7 @@ class Hearing:
         wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
         leave: "Callable[[Node, Finished, Work], LeftResult | None]",
         lost: "Callable[[Node, Work, LeftResult], None]",
+        kept: "Callable[[Node, KeptInfo, int], None]",
     ) -> None:
         self.works = works
         self.arrived: dict[int, Arrived | LeftResult] = {}
@@ -97,6 +101,7 @@ class Hearing:
         self._wrote = wrote
         self._leave = leave
         self._lost = lost
+        self._kept = kept
 
     def heard(self, node: "Node", event: Event) -> None:
         """An event of a node. One that is leaving has only its last words to say."""
@@ -144,6 +149,8 @@ class Hearing:
                 data, metadata, display_id, update = pickle.loads(payload.data)
                 shown = work.sink
                 self._show(shown, lambda: shown.display(node.rank, data, metadata, display_id, update))
+            case ValueKept(info, task):
+                self._kept(node, info, task)
             case Yielded(_, items):
                 if blobs := blobs_of(items):
                     node.tell(Drop(tuple(blob.key for blob in blobs)))
@@ -209,7 +216,7 @@ class Hearing:
             event = self._too_late(node, event, work)
         payload = event.payload
         if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
-            self._ended(node, event, Arrived(payload), work)
+            self._ended(node, event, Arrived(payload, kept=handles_in(payload)), work)
         elif work is not None and (left := self._leave(node, event, work)) is not None:
             self._ended(node, event, left, work)
         else:
@@ -248,7 +255,7 @@ class Hearing:
             else:
                 arrived = Arrived(Payload(b""))
         else:
-            arrived = Arrived(event.payload, fetched)
+            arrived = Arrived(event.payload, fetched, handles_in(event.payload))
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
         if work is not None and event.outcome == "value" and work.future.is_lent:
             node.keep_result(blobs)  # other tasks take it, perhaps there

@@ -1,16 +1,19 @@
 """What a task waits for: the results of other tasks that it takes, and tasks that must have ended well before it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from skyward.control import background
 from skyward.control.remote import RemoteBlob
 from skyward.wire.exceptions import copy_exception
 from skyward.wire.messages import Payload
 from skyward.wire.payload import encode
+
+if TYPE_CHECKING:
+    from skyward.kept import Kept
 
 __all__ = ["HomeValue", "Inputs", "Value", "with_note"]
 
@@ -26,6 +29,10 @@ class Value(Protocol):
     def blobs(self) -> Mapping[bytes, memoryview | RemoteBlob]:
         """Its large parts."""
 
+    @property
+    def kept(self) -> "Sequence[Kept[Any]]":
+        """The handles of kept values that are part of it."""
+
     def use(self) -> None:
         """A task takes it, and has not ended."""
 
@@ -39,6 +46,7 @@ class HomeValue:
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+    kept: "tuple[Kept[Any], ...]" = ()
 
     def use(self) -> None:
         """It is here in any case."""
@@ -151,4 +159,4 @@ def with_note(error: BaseException, note: str) -> BaseException:
 
 def _pickled(future: Future[Any], name: str) -> HomeValue:
     outgoing = encode(future.result(), f"a result that {name}() takes")
-    return HomeValue(outgoing.payload, outgoing.blobs)
+    return HomeValue(outgoing.payload, outgoing.blobs, outgoing.kept)

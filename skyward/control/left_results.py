@@ -63,6 +63,11 @@ class LeftResult:
         return self.home is not None or (self.node is not None and self.node.is_up)
 
     @property
+    def kept(self) -> tuple[()]:
+        """Return nothing: one with handles of kept values is not left."""
+        return ()
+
+    @property
     def keys(self) -> tuple[bytes, ...]:
         """The keys of its large parts."""
         return tuple(blob.key for blob in blobs_of([self.payload]))
@@ -167,6 +172,8 @@ class LeftResults:
         if node in self._leaving or not node.may_pin(size):
             return False
         if work.stream is not None or work.feeders or work.call.blobs or work.code.outgoing.blobs:
+            return False
+        if work.kept or payload.kept:  # what it uses may have changed by the time it runs again
             return False
         return work.inputs is None or work.inputs.bytes_here <= _RECIPE
 

@@ -93,6 +93,7 @@ class Node:
         received: bytes of blobs that were brought to it.
         sent: those of them that were sent from here.
         spreading: what brings large blobs to it; None where all of them are sent from here.
+        on_blobs: is told of blobs that are on it from now on, and of those that it is told to forget.
         on_code: is told of a task whose function the node did not have before.
         on_overdue: is told, before `on_lost`, which tasks are overdue on a node that does not answer, and what to say.
         measured: resources that its machine was found to have, where the provider does not know.
@@ -120,6 +121,7 @@ class Node:
         self.received = self.sent = 0
         self.spreading: Spreading | None = None
         self.measured: Mapping[str, float] = {}
+        self.on_blobs: Callable[[Node, tuple[bytes, ...], tuple[bytes, ...]], None] | None = None
         self.on_code: Callable[[Node, Work], None] | None = None
         self.on_overdue: Callable[[Node, tuple[int, ...], str], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
@@ -225,6 +227,7 @@ class Node:
         for event in earlier:
             if isinstance(event, Reported):
                 self._holdings.adopt((blob.key, blob.size) for blob in event.blobs)
+                self._tell_blobs(stored=tuple(blob.key for blob in event.blobs))
             self._on_event(self, event)
 
     def report(self, event: PhaseEvent) -> None:
@@ -268,6 +271,7 @@ class Node:
         """Have it keep the large parts of a result that it made, as it keeps what is brought to it."""
         sizes = {blob.key: blob.size for blob in blobs}
         self._holdings.adopt(sizes.items())
+        self._tell_blobs(stored=tuple(sizes))
         if self.spreading is not None:
             self.spreading.has(self, sizes)
 
@@ -466,6 +470,7 @@ class Node:
             return
         if self.spreading is not None:
             self.spreading.dropped(self, keys)
+        self._tell_blobs(dropped=keys)
         self._channel.send(Drop(keys))
         confirmed = self._channel.confirmed()
         self._leaving |= dict.fromkeys(keys, confirmed)
@@ -508,6 +513,12 @@ class Node:
         self._arriving.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             self._holdings.forget(key)
+        elif key in self._holdings:
+            self._tell_blobs(stored=(key,))
+
+    def _tell_blobs(self, stored: tuple[bytes, ...] = (), dropped: tuple[bytes, ...] = ()) -> None:
+        if self.on_blobs is not None:
+            self.on_blobs(self, stored, dropped)
 
     def stop_task(self, task: int, *, recall: bool = False) -> bool:
         """Stop a task; False if it had not been sent yet, and now never will be."""

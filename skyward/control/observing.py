@@ -32,6 +32,7 @@ FAILED_WITH: Mapping[tasks.Outcome, str] = {
     "unfit": "NoGroupFitsError",
     "abandoned": "NodeStartError",
     "unfunded": "BudgetExhaustedError",
+    "unkept": "KeptLostError",
     "stuck": "SlotsHeldError",
 }
 """The type of the error that a task ends with that could not be run, as `skyward.control.settle` raises it."""
@@ -116,6 +117,9 @@ class Observer:
             case machines.Drain(rank, machine) if machine not in self._draining:
                 self._draining.add(machine)
                 self._emit(events.NodeDraining, rank, machine)
+            case plane.Unkept(rank, machine, entries, reason):
+                names = tuple(dict.fromkeys(entry.name for entry in entries))
+                self._emit(events.NodeValuesLost, rank, machine, names, _first(reason))
             case machines.Left(cause="removed"):
                 self._left(effect)
             case machines.GiveUp(_, rank, reason, machine):

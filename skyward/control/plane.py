@@ -13,17 +13,22 @@ from skyward.control.autoscaler import Autoscaler
 from skyward.control.budget import LAST, LEAD, Ledger
 from skyward.control.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.control.draining import after_drain
+from skyward.control.keeping import KeptBook
 from skyward.control.plane_messages import (
     Decided,
     DrainNode,
     Effect,
     Floor,
+    Forget,
     Fund,
+    Keep,
     Message,
     Open,
     Ready,
+    Release,
     Resize,
     Tick,
+    Unkept,
     Use,
 )
 from skyward.control.plane_settings import PlaneSettings
@@ -31,7 +36,7 @@ from skyward.control.reconciler import Reconciler
 from skyward.control.tasks import TaskManager
 from skyward.control.view import View
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot
+from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
 from skyward.specs.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
@@ -45,6 +50,7 @@ class ControlPlane:
 
     Attributes:
         decisions: the latest decisions.
+        kept: the values that nodes keep for later tasks.
         ready: whether enough nodes were up once.
         failure: why nodes cannot be had; empty while they can.
     """
@@ -58,6 +64,7 @@ class ControlPlane:
         self.reconciler = Reconciler(settings.places, self.ledger, settings.limits)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
+        self.kept = KeptBook()
         self._view = View(self.groups, self.tasks, self.reconciler.book, self.ledger)
         self.ready = False
         self.failure = ""
@@ -65,6 +72,7 @@ class ControlPlane:
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
+        self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
         self._looked_at = float("-inf")
@@ -91,6 +99,8 @@ class ControlPlane:
                 | tasks.Overdue()
                 | tasks.Started()
                 | tasks.Delivered()
+                | tasks.Stored()
+                | tasks.Dropped()
                 | tasks.Broadcast()
                 | tasks.Cancel()
                 | tasks.Abandon()
@@ -103,7 +113,8 @@ class ControlPlane:
             case Resize(bounds):
                 self._resize(bounds, now, effects)
             case DrainNode(rank):
-                if after := after_drain(self.reconciler.book, self.groups, self.desired, rank):
+                kept = self.kept.holding(now)
+                if after := after_drain(self.reconciler.book, self.groups, self.desired, kept, rank):
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
             case Floor(demands):
                 self._floor = demands
@@ -115,6 +126,12 @@ class ControlPlane:
                     self._wake(NOTHING, "the client uses a collection and there is no node", now, effects)
                 if self.tasks.idle_since is not None:
                     self.tasks.idle_since = now
+            case Keep(entry):
+                self.kept.add(entry)
+                if entry.node in self._draining:
+                    self._reconcile(machines.DrainRefused(entry.node), now, effects)
+            case Release(keys):
+                effects += (Forget(node, its) for node, its in self.kept.drop(keys).items())
             case Tick():
                 self._tick(now, effects)
             case _:
@@ -123,6 +140,8 @@ class ControlPlane:
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
         self._after(message, now, effects)
+        if self._uses:
+            self._end_uses(effects, now)
         return effects
 
     def close(self, now: float) -> list[Effect]:
@@ -134,10 +153,29 @@ class ControlPlane:
     def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
             self._wake(message.needs, "a task came and there is no node", now, effects)
-        effects.extend(self.tasks.handle(message, now))
+        done: list[Effect] = [*self.tasks.handle(message, now)]
+        if isinstance(message, tasks.Submitted | tasks.Broadcast) and message.kept:
+            self._begin_uses(message, done, now)
+        effects += done
         for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
             self._draining.discard(rank)
             self._reconcile(machines.Emptied(rank), now, effects)
+
+    def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[Effect], now: float) -> None:
+        """Note which tasks use kept values."""
+        if isinstance(message, tasks.Submitted):
+            users = message.tasks
+        else:
+            users = tuple(effect.task for effect in effects if isinstance(effect, tasks.Member))
+        for task in users:
+            self._uses[task] = message.kept
+            self.kept.began(message.kept, now)
+
+    def _end_uses(self, effects: list[Effect], now: float) -> None:
+        """Note which tasks that used kept values are over."""
+        for effect in effects:
+            if isinstance(effect, tasks.Settle):
+                self.kept.ended(self._uses.pop(effect.task, ()), now)
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
         """Get a node that can hold `needs` where there is none."""
@@ -152,6 +190,7 @@ class ControlPlane:
     def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
         before = dict(self.desired)
         self.reconciler.may_empty = self.broke or not any(group.min for group in self.groups.values())
+        self.reconciler.keeping = frozenset(self.kept.holding(now))
         for effect in self.reconciler.handle(message, now):
             match effect:
                 case machines.Left(rank, reason, again):
@@ -163,6 +202,9 @@ class ControlPlane:
                     pass
             effects.append(effect)
             match effect:
+                case machines.Left(rank, reason, _, machine):
+                    if gone := self.kept.leave(rank, reason):
+                        effects.append(Unkept(rank, machine, gone, reason))
                 case machines.Activate(machine, rank, group):
                     self._draining.discard(rank)
                     self._joined(machine, rank, self.groups[group], now, effects)
@@ -309,9 +351,30 @@ class ControlPlane:
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
-        self._log("policy", before, after, verdict.reason, now, effects, verdict.held_back)
+        reason = verdict.reason + self._lost_with(after, verdict.victims)
+        self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
+
+    def staying(self, now: float) -> dict[str, Staying]:
+        """Return the nodes that scaling down does not take, by group; the head stays where any node does."""
+        texts: dict[str, dict[int, str]] = {}
+        for rank, names in self.kept.holding(now).items():
+            if (seat := self.reconciler.book.seats.get(rank)) is not None:
+                texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
+        head = self.reconciler.book.seats.get(0)
+        return {
+            group: Staying(
+                len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
+                ", ".join(ranks.values()),
+            )
+            for group, ranks in texts.items()
+        }
+
+    def _lost_with(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
+        """Return what a decision says of values that are kept no longer than they were asked to be, and go with it."""
+        going = [(rank, self.kept.names(rank)) for rank in self.reconciler.would_drain(after, victims)]
+        return "".join(f"; {names} on node {rank} is not kept any more" for rank, names in going if names)
 
     @property
     def elastic(self) -> bool:
@@ -423,6 +486,7 @@ class ControlPlane:
             max_nodes=self.settings.max_nodes,
             boot_seconds=self._boot_seconds,
             task_seconds=self.tasks.task_seconds,
+            staying=self.staying(now),
             nodes=self._view.nodes(now),
         )
 

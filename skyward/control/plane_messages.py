@@ -6,9 +6,26 @@ from dataclasses import dataclass
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.decisions import DecisionEvent
+from skyward.control.keeping import KeptEntry
 from skyward.scaling.snapshot import Demand
 
-__all__ = ["Decided", "DrainNode", "Effect", "Floor", "Fund", "Message", "Open", "Ready", "Resize", "Tick", "Use"]
+__all__ = [
+    "Decided",
+    "DrainNode",
+    "Effect",
+    "Floor",
+    "Forget",
+    "Fund",
+    "Keep",
+    "Message",
+    "Open",
+    "Ready",
+    "Release",
+    "Resize",
+    "Tick",
+    "Unkept",
+    "Use",
+]
 
 # Messages.
 
@@ -52,6 +69,20 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """A node keeps a value from now on."""
+
+    entry: KeptEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """These kept values are wanted no more."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -65,6 +96,8 @@ type TaskMessage = (
     | tasks.Broadcast
     | tasks.Started
     | tasks.Delivered
+    | tasks.Stored
+    | tasks.Dropped
     | tasks.Ended
     | tasks.Withheld
     | tasks.Released
@@ -74,7 +107,7 @@ type TaskMessage = (
     | tasks.Abandon
     | tasks.NodeDraining
 )
-type Message = Open | Resize | DrainNode | Floor | Fund | Use | Tick | WorldMessage | TaskMessage
+type Message = Open | Resize | DrainNode | Floor | Fund | Use | Keep | Release | Tick | WorldMessage | TaskMessage
 
 # Effects.
 
@@ -91,4 +124,22 @@ class Decided:
     event: DecisionEvent
 
 
-type Effect = Ready | Decided | machines.Effect | tasks.Effect
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Have a node forget these values."""
+
+    rank: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unkept:
+    """A node is gone, and with it the values that it kept."""
+
+    rank: int
+    machine: int
+    entries: tuple[KeptEntry, ...]
+    reason: str
+
+
+type Effect = Ready | Decided | Forget | Unkept | machines.Effect | tasks.Effect

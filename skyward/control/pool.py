@@ -25,6 +25,7 @@ from skyward.control.feeding import Feeding
 from skyward.control.fleet import Fleet
 from skyward.control.hearing import Hearing
 from skyward.control.inputs import Inputs, with_note
+from skyward.control.kept_values import KeptValues, keys_of
 from skyward.control.launching import launchers_of
 from skyward.control.left_results import LeftResult, LeftResults
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
@@ -40,7 +41,7 @@ from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import Arrived, BroadcastWork, Work
-from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, UsageError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SkywardError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
@@ -84,6 +85,7 @@ class Pool:
         self._works: dict[int, Work] = {}
         self.task_record = TaskRecord(self._works, self._rank_of)
         wrote = self.task_record.wrote
+        self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
         self._left = LeftResults(
             name,
             options.retry_on_interruption,
@@ -102,6 +104,7 @@ class Pool:
             wrote,
             self._left.leave,
             self._withhold,
+            self.kept_values.keeps,
         )
         self._arrived, self.log = self._hearing.arrived, self._hearing.log
         self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
@@ -224,6 +227,8 @@ class Pool:
         finally:
             self._record.leave()
             self._hearing.close()
+            if self._plane is not None:
+                self.kept_values.close()
             self._life.move("closed", _now())
             spent = 0.0 if self._plane is None else self._plane.ledger.spent(_now())
             self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
@@ -296,38 +301,50 @@ class Pool:
         if target is not None and target not in ready.reconciler.book.seats:
             error = no_node(self.name, [target], ready.reconciler.book)
             for work in works:
-                if work.task in self._works:
-                    work.broken, work.error = error, type(error).__name__
-                    self._end_held(work, "error", str(error))
-                else:
-                    settle(work, error)
+                self._refuse(work, error)
             return
-        batches: dict[tuple[bool, Needs, int], list[int]] = {}
+        batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
+        blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
+            rank = target
+            if work.kept:
+                try:
+                    rank = self.kept_values.place(work, target)
+                except SkywardError as error:
+                    self._refuse(work, error)
+                    continue
             self._works[work.task] = work
             work.future.parts = tuple
-            batches.setdefault((not work.feeders, work.needs, work.retries.times), []).append(work.task)
-        for (replayable, needs, retries), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), target, replayable, needs, retries))
+            if work.blobs:
+                blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
+            kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
+            batches.setdefault(kind, []).append(work.task)
+        for (rank, replayable, needs, retries, kept), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
+
+    def _refuse(self, work: Work, error: SkywardError) -> None:
+        """End a task that cannot run."""
+        if work.task in self._works:
+            work.broken, work.error = error, type(error).__name__
+            self._end_held(work, "error", str(error))
+        else:
+            settle(work, error)
 
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node there is, and to those that join while it runs; or only to the nodes it is for."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
-        ready = self._ready()
-        work.number = ready.tasks.number()
+        work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
 
         def begin() -> None:
             try:
-                ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
-            except UsageError as error:
+                self._begin_broadcast(work)
+            except SkywardError as error:
                 broken(error, "")
                 if work.inputs is not None:
                     self._let_go(work.inputs)
-                return
-            self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks))
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
@@ -341,6 +358,20 @@ class Pool:
             begin()
             return
         self._held.hold(work.number, work.inputs, begin, broken, unwanted)
+
+    def _begin_broadcast(self, work: BroadcastWork) -> None:
+        """Send a broadcast to the nodes that it is for.
+
+        Raises:
+            SkywardError: it cannot run there.
+        """
+        ready = self._ready()
+        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
+        if work.kept:
+            ranks, said = self.kept_values.places(work, ranks)
+            if said:
+                self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {said}")
+        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
     def _let_go(self, inputs: Inputs) -> None:
         """What takes these has ended. Soon: what follows is another step of the control plane."""
@@ -478,8 +509,11 @@ class Pool:
                     again = self._works[task]
                     again.running, again.retried, again.retried_after = False, retries, reason
                     self._arrived.pop(task, None)
+                    asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
                 case plane.Ready() | plane.Decided():
                     pass
+                case plane.Forget() | plane.Unkept():
+                    self.kept_values.carry_out(effect)
                 case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                     self._left.clear(self._fleet.nodes[rank])
                 case machine_messages.GiveUp():
@@ -521,7 +555,11 @@ class Pool:
             reason = f"Pool {self.name!r} {reason}"
         self._hearing.task_ended(work)
         self.task_record.ended(work, outcome, reason)
-        settle(work, outcome, reason, self._arrived.pop(task, None))
+        arrived = self._arrived.pop(task, None)
+        if outcome not in ("value", "raised") and self._ready().kept.entries:
+            left = keys_of(arrived.kept) if isinstance(arrived, Arrived) else ()
+            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task, left)
+        settle(work, outcome, reason, arrived)
         if work.inputs is not None and not work.is_member:
             self._let_go(work.inputs)
         self.log.task_ended(task)
@@ -539,18 +577,28 @@ class Pool:
         self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:
             end_inputs(node, known)
+        for info in report.kept:
+            self.kept_values.keeps(node, info)
 
     # How many nodes.
 
-    def resize(self, wanted: Nodes, group: str | None = None) -> None:
-        """Change how many nodes there are. Nodes that go finish their tasks first."""
+    def resize(self, wanted: Nodes, group: str | None = None) -> str:
+        """Change how many nodes there are. Nodes that go finish their tasks first.
+
+        Return why it cannot be, in which case nothing is changed; else an empty string.
+        """
         name = group if group is not None else next(iter(self._launchers))
+        staying = self._ready().staying(_now()).get(name)
+        if staying is not None and wanted.ceiling < staying.nodes:
+            return f"{staying.why}, so {staying.nodes} nodes stay"
         self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+        return ""
 
     def drain(self, rank: int) -> str:
         """Let a node finish its tasks and go, the pool having one less; why it cannot, empty where it does."""
         ready = self._ready()
-        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, rank)
+        kept = ready.kept.holding(_now())
+        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, kept, rank)
         self._tell(plane.DrainNode(rank))
         return reason
 

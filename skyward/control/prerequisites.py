@@ -6,7 +6,7 @@ from typing import Any
 
 from skyward.control.inputs import HomeValue, Inputs, Value
 from skyward.control.left_results import LeftResult
-from skyward.control.work import Arrived, TaskFuture
+from skyward.control.work import Arrived, TaskFuture, handles_in
 
 __all__ = ["Prerequisites"]
 
@@ -80,5 +80,5 @@ def _as_it_came(future: Future[Any]) -> Value | None:
     if isinstance(arrived, LeftResult):
         return arrived
     if isinstance(future, TaskFuture) and isinstance(arrived, Arrived):
-        return HomeValue(arrived.payload, arrived.blobs)
+        return HomeValue(arrived.payload, arrived.blobs, tuple(handles_in(arrived.payload)))
     return None

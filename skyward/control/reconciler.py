@@ -55,6 +55,7 @@ class Reconciler:
         opening: whether the pool is still to become ready.
         closing: whether everything goes.
         may_empty: whether the head, too, goes when no node is wanted.
+        keeping: ranks of nodes that keep values for later tasks: of those that run they go last.
         desired: nodes wanted, by group.
     """
 
@@ -64,6 +65,7 @@ class Reconciler:
     opening: bool = True
     closing: bool = False
     may_empty: bool = False
+    keeping: frozenset[int] = frozenset()
     desired: dict[str, int] = field(default_factory=dict)
     book: MachineBook = field(default_factory=MachineBook)
     _life: Lifecycle[ReconcilerState] = field(
@@ -318,7 +320,7 @@ class Reconciler:
     # How many there are.
 
     def _converge(self, now: float, effects: list[Effect]) -> None:
-        everything_goes = self.may_empty and not any(self.desired.values())
+        everything_goes = self._everything_goes(self.desired)
         if not everything_goes and (head := self.book.seated(0, "STOP_REQUESTED")) is not None:
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         for group, desired in self.desired.items():
@@ -338,6 +340,9 @@ class Reconciler:
             elif there > desired:
                 self._shrink(group, there - desired, everything_goes, now, effects)
 
+    def _everything_goes(self, desired: Mapping[str, int]) -> bool:
+        return self.may_empty and not any(desired.values())
+
     def _take_back(self, group: str, wanted: int, now: float, effects: list[Effect]) -> int:
         """Keep nodes that were to go, instead of launching others; how many."""
         leaving = self.book.of(group, "leaving")
@@ -354,16 +359,34 @@ class Reconciler:
         free = (rank for rank in itertools.count() if rank not in self.book.seats and rank not in self._given_up)
         return list(itertools.islice(free, count))
 
-    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[Effect]) -> None:
-        """Let nodes go: first what was not asked for yet, then what boots, then what runs; each by highest rank."""
-        chosen = {rank: order for order, rank in enumerate(self._victims)}
+    def would_drain(self, desired: Mapping[str, int], victims: tuple[int, ...]) -> list[int]:
+        """Return the ranks of the running nodes that would be drained if so many were wanted."""
+        found: list[int] = []
+        for group, count in desired.items():
+            excess = self.effective(group) - count
+            if excess > 0:
+                going = self._going_first(group, victims, self._everything_goes(desired))[:excess]
+                found += (machine.rank for machine in going if machine.state == "RUNNING")
+        return found
+
+    def _going_first(self, group: str, victims: tuple[int, ...], everything: bool) -> list[Machine]:
+        """Return the nodes that can go, the first to go first: what was not asked for yet, what boots, what runs.
+
+        Each by highest rank, but for `victims`, which go before, and for what keeps values, which goes after.
+        """
+        chosen = {rank: order for order, rank in enumerate(victims)}
         stages = {"QUEUED": 0, "REQUESTED": 1, "ALLOCATED": 2, "INSTALLING": 2, "RUNNING": 3}
 
-        def order(machine: Machine) -> tuple[int, int, int]:
-            return stages[machine.state], chosen.get(machine.rank, len(chosen)), -machine.rank
+        def order(machine: Machine) -> tuple[int, bool, int, int]:
+            keeps = machine.rank in self.keeping
+            return stages[machine.state], keeps, chosen.get(machine.rank, len(chosen)), -machine.rank
 
         there = [machine for machine in self.book.of(group, "active", "booting") if everything or machine.rank]
-        for machine in sorted(there, key=order)[:excess]:
+        return sorted(there, key=order)
+
+    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[Effect]) -> None:
+        """Let nodes go."""
+        for machine in self._going_first(group, self._victims, everything)[:excess]:
             match machine.state:
                 case "QUEUED" if not machine.asked:
                     self._drop(machine, NOT_NEEDED, now, effects)

@@ -95,6 +95,13 @@ class Run[T]:
             raise OperatorError("Only a generator function has items; take the result from `.future`.")
         return RemoteIterator(self._stream)
 
+    def release_kept(self) -> None:
+        """Let go of the handles of kept values in its result, which its caller has taken out of it."""
+        for work in self._works():
+            work.future.release_kept()
+            if work.left is not None:
+                work.left.kept.clear()
+
     def cancel(self) -> bool:
         """Stop the work on its nodes; False if it is over. The future ends when the nodes have stopped."""
         return not self.future.done() and self.future.cancel()

@@ -9,6 +9,7 @@ from skyward.control.task_messages import Outcome, Settle
 from skyward.control.work import Arrived, Work
 from skyward.errors import (
     BudgetExhaustedError,
+    KeptLostError,
     NodeLostError,
     NodeStartError,
     NoGroupFitsError,
@@ -17,6 +18,9 @@ from skyward.errors import (
     TaskTimeoutError,
 )
 from skyward.wire.failure import Failure
+from skyward.wire.messages import Payload
+from skyward.wire.payload import Outgoing
+from skyward.words import joined
 
 __all__ = ["final", "settle"]
 
@@ -44,6 +48,16 @@ def settle(
     """End `work`, unless it has ended before."""
     if work.future.done():
         return
+    try:
+        _settle(work, outcome, reason, arrived)
+    finally:
+        work.call = _NOTHING  # a handle of the task does not keep its arguments
+
+
+_NOTHING = Outgoing(Payload(b""))
+
+
+def _settle(work: Work, outcome: Outcome | BaseException, reason: str, arrived: Arrived | LeftResult | None) -> None:
     work.running = False
     work.ended_at = time.monotonic()
     for feeder in work.feeders:
@@ -89,6 +103,11 @@ def _error(
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
             return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+        case "unkept":
+            names = joined(handle.name for handle in work.kept)
+            return KeptLostError(
+                f"{name}() uses {names}, which was lost with its node: {reason}. Run what made it again."
+            )
         case "unfit":
             return NoGroupFitsError(f"{name}() asks for {reason}.")
         case "stuck":

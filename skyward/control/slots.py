@@ -1,7 +1,7 @@
 """The slots of the nodes: which are free, what their nodes have left, and whose turn it is."""
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from skyward.specs.needs import NOTHING, Needs, Resources
@@ -34,6 +34,9 @@ class NodeSlots:
     def fits(self, needs: Needs) -> bool:
         """Whether a task of this shape can start here now."""
         return len(self.tasks) < self.slots and (not needs or needs.fit(self.free, self.capabilities))
+
+
+type Cost = Callable[[NodeSlots], int]
 
 
 class SlotTable:
@@ -111,19 +114,17 @@ class SlotTable:
         self._reopen(node)
         return node
 
-    def next_free(self, needs: Needs = NOTHING) -> int | None:
-        """Whose turn it is among the nodes where a task of this shape can start now."""
-        for rank in self._from_turn(self._open):
-            if not needs or self.nodes[rank].fits(needs):
-                return rank
-        return None
+    def next_free(self, needs: Needs = NOTHING, cost: Cost | None = None) -> int | None:
+        """Return the node where a task of this shape can start now whose turn it is; with `cost`, of the least one."""
+        nodes = map(self.nodes.__getitem__, self._from_turn(self._open))
+        return _least((node for node in nodes if not needs or node.fits(needs)), cost)
 
-    def next_ahead(self, ahead: int) -> int | None:
-        """Whose turn it is among the nodes that hold fewer than `ahead` tasks more than they have slots."""
-        for rank in self._from_turn(self._order):
-            if self.nodes[rank].spare + ahead > 0:
-                return rank
-        return None
+    def next_ahead(self, ahead: int, cost: Cost | None = None) -> int | None:
+        """Return the node whose turn it is among those that hold fewer than `ahead` tasks more than they have slots;
+        with `cost`, of the least one.
+        """
+        nodes = map(self.nodes.__getitem__, self._from_turn(self._order))
+        return _least((node for node in nodes if node.spare + ahead > 0), cost)
 
     def _from_turn(self, ranks: list[int]) -> Iterator[int]:
         start = bisect_right(ranks, self._last)
@@ -147,3 +148,9 @@ class SlotTable:
         position = bisect_right(self._open, rank) - 1
         if position >= 0 and self._open[position] == rank:
             del self._open[position]
+
+
+def _least(nodes: Iterator[NodeSlots], cost: Cost | None) -> int | None:
+    """Return the first of the nodes that have the least cost."""
+    node = next(nodes, None) if cost is None else min(nodes, key=cost, default=None)
+    return None if node is None else node.rank

@@ -10,7 +10,28 @@ from skyward.control.origin import Origin
 from skyward.metrics import NodeMetrics
 from skyward.provider import Access, ExecAccess, SSHAccess
 
-__all__ = ["NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView", "TroubleView"]
+__all__ = ["KeptView", "NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView", "TroubleView"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptView:
+    """A value that a node keeps for later tasks.
+
+    Attributes:
+        key: its own.
+        kind: its type.
+        nbytes: its size, as far as that can be told.
+        until: Unix time from which scaling down may take its node, unless it is used before.
+        in_use: whether a task uses it now.
+    """
+
+    key: str
+    name: str
+    kind: str
+    nbytes: int
+    node: int
+    until: float
+    in_use: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +54,7 @@ class NodeView:
         access: how its machine is entered; None before that is known.
         phase_at: when it came into its phase, in Unix time; None once it is up.
         usual: seconds that this phase usually takes; None where none has been seen.
+        kept: what it keeps for later tasks, the oldest first.
     """
 
     rank: int
@@ -53,6 +75,7 @@ class NodeView:
     access: Access | None = field(default=None, repr=False)
     phase_at: float | None = None
     usual: float | None = None
+    kept: tuple[KeptView, ...] = ()
 
     @property
     def outlives(self) -> bool:

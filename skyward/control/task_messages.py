@@ -1,5 +1,6 @@
 """What the task manager is told, and what it says must be done."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +12,7 @@ __all__ = [
     "BroadcastEnded",
     "Cancel",
     "Delivered",
+    "Dropped",
     "Effect",
     "Ended",
     "Found",
@@ -30,6 +32,7 @@ __all__ = [
     "Settle",
     "Started",
     "Stop",
+    "Stored",
     "Submitted",
     "Tick",
     "Withheld",
@@ -47,6 +50,8 @@ class Submitted:
         replayable: they may run again from the start.
         needs: what each of them asks of its node.
         retries: how often each may run again after it has raised.
+        kept: keys of the values that their target keeps and they use: they end with that node.
+        blobs: by task, the sizes by key of the blobs that it must have on its node; tasks without any are left out.
     """
 
     tasks: tuple[int, ...]
@@ -54,6 +59,8 @@ class Submitted:
     replayable: bool = True
     needs: Needs = NOTHING
     retries: int = 0
+    kept: tuple[str, ...] = ()
+    blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +73,14 @@ class Broadcast:
     Attributes:
         retries: as in `Submitted`.
         ranks: the only nodes that it is for, up or on their way; None for every node.
+        kept: keys of values that these nodes keep and it uses: each part ends with its node.
     """
 
     broadcast: int
     needs: Needs = NOTHING
     retries: int = 0
     ranks: tuple[int, ...] | None = None
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,22 @@ class Delivered:
     """Part of a task's stream reached its caller, or part of its input was consumed."""
 
     task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A node has these blobs from now on."""
+
+    rank: int
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A node was told to forget these blobs."""
+
+    rank: int
+    keys: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +238,8 @@ type Message = (
     | Overdue
     | Started
     | Delivered
+    | Stored
+    | Dropped
     | Ended
     | Withheld
     | Released
@@ -223,11 +250,11 @@ type Message = (
 )
 
 type Outcome = Literal[
-    "value", "raised", "error", "timeout", "cancelled", "lost", "unfit", "abandoned", "unfunded", "stuck"
+    "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "unfit", "abandoned", "unfunded", "stuck"
 ]
-"""How a task ends. "raised": with a result that carries the exception of a cell. "unfit": no node could ever hold it.
-"abandoned" and "unfunded": the nodes that it waited for cannot be had, or paid. "stuck": streams hold the slots that it
-waited for, until it ends."""
+"""How a task ends. "raised": with a result that carries the exception of a cell. "unkept": its node was lost, with a
+value there that it uses. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for
+cannot be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
 
 
 # Effects.

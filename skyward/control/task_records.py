@@ -1,5 +1,6 @@
 """What the task manager remembers of each task and of each broadcast."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skyward.specs.needs import NOTHING, Needs
@@ -13,6 +14,9 @@ class TaskRecord:
 
     Attributes:
         retries: how often it may run again after it has raised.
+        blobs: sizes of its data by key.
+        bound: it uses what its target keeps, and ends with that node.
+        overtaken: how many tasks behind it were sent before it.
         losses: how often its node, or its process there, was lost.
         errors: how often it has raised, and was run again.
     """
@@ -21,6 +25,9 @@ class TaskRecord:
     replayable: bool
     needs: Needs = NOTHING
     retries: int = 0
+    blobs: Mapping[bytes, int] = field(default_factory=dict)
+    bound: bool = False
+    overtaken: int = 0
     node: int | None = None
     started: bool = False
     cancelled: bool = False
@@ -37,6 +44,7 @@ class BroadcastRecord:
     """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
 
     `over`: ranks whose part has ended though their node was lost. `only`: the nodes that it is for; None for all.
+    `bound`: its parts use what their nodes keep, so that each ends with its node.
     """
 
     needs: Needs
@@ -46,3 +54,4 @@ class BroadcastRecord:
     given: set[int] = field(default_factory=set)
     over: set[int] = field(default_factory=set)
     only: tuple[int, ...] | None = None
+    bound: bool = False

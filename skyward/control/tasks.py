@@ -1,7 +1,9 @@
 """The task manager: which task goes to which node, and how each task ends. Decides; does nothing.
 
 Tasks wait in FIFO order and go round robin to nodes with a free slot and what else they need; a task that fits nowhere
-now does not hold up those of another shape. While tasks are short, a node is also given a few ahead of time
+now does not hold up those of another shape. A task with large data goes to the node with a free slot that must be sent
+the least of it (`skyward.control.locality`); where that is much and tasks are short, a few tasks behind it that a free
+node has all the data of go first. While tasks are short, a node is also given a few ahead of time
 (`prefetch`), so that it does not idle for a round trip after each; what turns out to wait behind a long task is
 recalled as soon as another node could run it.
 
@@ -12,9 +14,10 @@ raises what its own retries cover goes back in the same way; these are counted a
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from skyward.control.locality import WORTH, Locality
 from skyward.control.slots import NodeSlots, SlotTable
 from skyward.control.task_messages import (
     Abandon,
@@ -22,6 +25,7 @@ from skyward.control.task_messages import (
     BroadcastEnded,
     Cancel,
     Delivered,
+    Dropped,
     Effect,
     Ended,
     Found,
@@ -41,6 +45,7 @@ from skyward.control.task_messages import (
     Settle,
     Started,
     Stop,
+    Stored,
     Submitted,
     Tick,
     Withheld,
@@ -56,6 +61,13 @@ PREFETCH_HORIZON = 0.004
 """Seconds of work that a node is given ahead of time."""
 
 PREFETCH_MOST = 64
+
+OVERTAKEN = 16
+OVERTAKING_SECONDS = 1.0
+"""Tasks that may go before the oldest one because a free node has their data; and how long tasks may take on average
+for that, so that it is soon its turn."""
+
+_NO_BLOBS: Mapping[bytes, int] = {}
 _KILLED = "the process it ran in was killed"
 RECALL_AFTER = 0.05
 """Seconds without a task ending on a node after which what waits there may be recalled."""
@@ -80,6 +92,7 @@ class TaskManager:
     _table: SlotTable = field(default_factory=SlotTable)
     _broadcasts: dict[int, BroadcastRecord] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
+    _locality: Locality = field(default_factory=Locality)
     _withheld: set[int] = field(default_factory=set)
     _holding: dict[int, int] = field(default_factory=dict)
 
@@ -158,6 +171,11 @@ class TaskManager:
         """Return the tasks that hold the slots of each node."""
         return {rank: list(node.tasks)[: node.slots] for rank, node in self._table.nodes.items()}
 
+    def backlog(self, rank: int) -> int:
+        """Return how many tasks a node has, or are to come to it by name, beyond its slots; less than 0: free slots."""
+        node = self._table.nodes.get(rank)
+        return 0 if node is None else len(self._waiting.pinned_to(rank)) - node.spare
+
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
         """Return the nodes that a task which waits for a slot could ever start on; None where it does not wait."""
         record = self._tasks.get(task)
@@ -199,13 +217,16 @@ class TaskManager:
             case NodeDraining(rank):
                 self._drain(rank, effects)
             case NodeLost(rank, reason):
+                self._locality.left(rank)
                 self._lose(rank, reason, effects)
                 self._take_from_broadcasts(rank)
             case Overdue(tasks, rank, reason):
+                self._locality.left(rank)
                 self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
                 self._take_from_broadcasts(rank)
             case NodeRemoved(rank, reason, outcome):
+                self._locality.left(rank)
                 self._lose(rank, reason, effects, outcome)
                 withheld = [task for task in self._withheld if self._tasks[task].target == rank]
                 for task in (*self._waiting.drop_pinned(rank), *withheld):
@@ -218,6 +239,12 @@ class TaskManager:
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
                     record.replayable = False
+                return effects
+            case Stored(rank, keys):
+                self._locality.stored(rank, keys)
+                return effects
+            case Dropped(rank, keys):
+                self._locality.dropped(rank, keys)
                 return effects
             case Ended():
                 self._end(message, now, effects)
@@ -251,7 +278,8 @@ class TaskManager:
 
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
-            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, new.retries)
+            blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
+            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, new.retries, blobs, bound)
             self._waiting.add(task, new.needs, new.target)
         if reason := self.unfit(new.needs):
             self._waiting.discard(new.tasks)
@@ -262,7 +290,8 @@ class TaskManager:
         ranks = new.ranks
         if ranks is None:
             ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
-        self._broadcasts[new.broadcast] = BroadcastRecord(new.needs, new.retries, size=len(ranks), only=new.ranks)
+        record = BroadcastRecord(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
+        self._broadcasts[new.broadcast] = record
         for position, rank in enumerate(ranks):
             self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
 
@@ -282,7 +311,9 @@ class TaskManager:
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
-        self._tasks[task] = TaskRecord(rank, True, record.needs, record.retries, broadcast=broadcast, share=share)
+        new = TaskRecord(rank, True, record.needs, record.retries, bound=record.bound)
+        new.broadcast, new.share = broadcast, share
+        self._tasks[task] = new
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
@@ -292,7 +323,7 @@ class TaskManager:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
-            if record.only is not None and rank not in record.only:
+            if record.bound or (record.only is not None and rank not in record.only):
                 continue
             if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
                 share = (record.size, record.size) if record.size else (0, 1)
@@ -328,6 +359,9 @@ class TaskManager:
             self._recall_surplus(rank, self._table.nodes[rank], len(self._tasks), effects)
 
     def _lose(self, rank: int, reason: str, effects: list[Effect], outcome: Outcome = "lost") -> None:
+        withheld = (task for task in self._withheld if self._tasks[task].target == rank)
+        unkept = {task for task in (*self._waiting.pinned_to(rank), *withheld) if self._tasks[task].bound}
+        self._settle_waiting(unkept, "unkept" if outcome == "lost" else outcome, reason, effects)
         node = self._table.remove(rank)
         self._holding.pop(rank, None)
         if node is None:
@@ -339,6 +373,8 @@ class TaskManager:
             record.losses += 1  # one sent ahead may have run, too: nobody has heard of what happened last
             if record.cancelled:
                 self._settle(task, "cancelled", reason, effects)
+            elif outcome == "lost" and record.bound:
+                self._settle(task, "unkept", reason, effects)
             elif outcome != "lost" or not record.replayable or record.losses > self.retries:
                 self._settle(task, outcome, reason, effects)
             else:
@@ -456,19 +492,49 @@ class TaskManager:
                     break
                 self._send(self._waiting.take_pinned(rank), rank, now, effects)
         for needs in self._waiting.shapes():
-            while self._waiting.has(needs) and (free := self._table.next_free(needs)) is not None:
-                self._send(self._waiting.take(needs), free, now, effects)
+            while (chosen := self._choose(needs)) is not None:
+                place, rank = chosen
+                self._send(self._waiting.take(needs, place), rank, now, effects)
         if self._waiting.has(NOTHING) and (ahead := self._prefetch()):
-            while self._goes_ahead() and (free := self._table.next_ahead(ahead)) is not None:
+            while (task := self._goes_ahead()) is not None and (free := self._best(task, ahead)) is not None:
                 self._send(self._waiting.take(NOTHING), free, now, effects)
 
-    def _goes_ahead(self) -> bool:
-        """Return whether the next task may be lost with a node on which it waits, which counts as if it had run."""
+    def _choose(self, needs: Needs) -> tuple[int, int] | None:
+        """Return which of the waiting tasks of a shape goes next, by its place, and to which node; None if none can."""
+        task = self._waiting.next(needs)
+        if task is None or (rank := self._best(task)) is None:
+            return None
+        return self._overtaking(needs, task, rank) or (0, rank)
+
+    def _overtaking(self, needs: Needs, oldest: int, rank: int) -> tuple[int, int] | None:
+        """Return a task behind the oldest one, and the free node that has its data, if `rank` lacks the oldest's."""
+        record = self._tasks[oldest]
+        if not record.blobs or record.overtaken >= OVERTAKEN or self._locality.to_send(rank, record.blobs) < WORTH:
+            return None
+        if self.task_seconds is None or self.task_seconds > OVERTAKING_SECONDS:
+            return None
+        for place, task in enumerate(self._waiting.first(needs, 1 + OVERTAKEN)):
+            blobs = self._tasks[task].blobs
+            its = self._best(task) if sum(blobs.values()) >= WORTH else None
+            if its is not None and not self._locality.to_send(its, blobs):
+                record.overtaken += 1
+                return place, its
+        return None
+
+    def _best(self, task: int, ahead: int = 0) -> int | None:
+        """Return the node that a task had best go to, of those where it can start now, or be sent `ahead` of time."""
+        record = self._tasks[task]
+        locality, blobs = self._locality, record.blobs
+        cost = (lambda node: locality.cost(node.rank, node.busy, blobs)) if blobs else None
+        return self._table.next_ahead(ahead, cost) if ahead else self._table.next_free(record.needs, cost)
+
+    def _goes_ahead(self) -> int | None:
+        """Return the next task if it may be lost with a node on which it waits, which counts as if it had run."""
         task = self._waiting.next(NOTHING)
         if task is None or not self.retries:
-            return False
+            return None
         record = self._tasks[task]
-        return record.replayable and not record.losses
+        return task if record.replayable and not record.losses else None
 
     def _prefetch(self) -> int:
         if self.task_seconds is None:

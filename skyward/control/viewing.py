@@ -10,7 +10,7 @@ from skyward.control.machines import Machine, MachineBook
 from skyward.control.node import Node
 from skyward.control.plane import ControlPlane
 from skyward.control.record import unix_offset
-from skyward.control.snapshot import NodeView, PoolSnapshot
+from skyward.control.snapshot import KeptView, NodeView, PoolSnapshot
 from skyward.control.troubles import troubles
 
 __all__ = ["view"]
@@ -59,6 +59,7 @@ def view(
                 access=None if node is None else node.instance.access,
                 phase_at=(machine.since if node is None else node.boot.since) + since if waits else None,
                 usual=_usual(machine, node, boots) if waits and boots is not None else None,
+                kept=_kept(plane, machine.rank, since) if machine.id in seated else (),
             )
         )
     return PoolSnapshot(
@@ -83,6 +84,13 @@ def view(
         troubles=() if over or boots is None else troubles(plane, boots, now, since),
         accelerators=", ".join(dict.fromkeys(filter(None, (each.accelerators for each in launchers.values())))),
         lease=max(each.lease for each in launchers.values()) if any(node.outlives for node in views) else 0.0,
+    )
+
+
+def _kept(plane: ControlPlane, rank: int, since: float) -> tuple[KeptView, ...]:
+    return tuple(
+        KeptView(each.key, each.name, each.info.kind, each.info.nbytes, rank, each.until + since, each.users > 0)
+        for each in plane.kept.of(rank)
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 from skyward.specs.needs import NOTHING, Needs
 
@@ -72,10 +73,15 @@ class WaitingTasks:
         queue = self._queues.get(needs)
         return queue[0][1] if queue else None
 
-    def take(self, needs: Needs) -> int:
-        """The oldest task of this shape."""
+    def first(self, needs: Needs, most: int) -> list[int]:
+        """Return the oldest tasks of this shape, up to `most`, which stay."""
+        return [task for _, task in islice(self._queues.get(needs, ()), most)]
+
+    def take(self, needs: Needs, place: int = 0) -> int:
+        """Take the oldest task of this shape, or the one at a `place` behind it."""
         queue = self._queues[needs]
-        _, task = queue.popleft()
+        _, task = queue[place]
+        del queue[place]
         self._count -= 1
         if not queue and needs is not NOTHING and needs != NOTHING:
             del self._queues[needs]
@@ -89,6 +95,10 @@ class WaitingTasks:
         """The oldest task that waits for this node."""
         queue = self._pinned.get(rank)
         return queue[0] if queue else None
+
+    def pinned_to(self, rank: int) -> tuple[int, ...]:
+        """Return the tasks that wait for this node, the oldest first; they stay."""
+        return tuple(self._pinned.get(rank, ()))
 
     def take_pinned(self, rank: int) -> int:
         """Take the oldest task that waits for this node."""

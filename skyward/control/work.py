@@ -18,6 +18,7 @@ from skyward.control.origin import Origin
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
+from skyward.kept import Kept
 from skyward.placement import ALL, Several
 from skyward.retrying import NO_RETRIES, Retries
 from skyward.specs.needs import NOTHING, Needs
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from skyward.control.left_results import LeftResult
     from skyward.control.remote import RemoteBlob
 
-__all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work"]
+__all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work", "handles_in"]
 
 
 class Sink(Protocol):
@@ -57,10 +58,11 @@ class Undecoded(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What a node sent, with its blobs."""
+    """What a node sent, with its blobs, and the handles of kept values that are part of it."""
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+    kept: "list[Kept[Any]]" = field(default_factory=list)
 
     def decode(self) -> Any:
         """The value. It stands on the memory of the blobs."""
@@ -89,6 +91,11 @@ class Away(Protocol):
 
 _INTERRUPTIBLE = 0.5
 """Seconds of one wait: Python does not act on a signal that comes just before a wait until that ends."""
+
+
+def handles_in(payload: Payload) -> "list[Kept[Any]]":
+    """Return the handles that are part of a result."""
+    return [Kept.of(ref.keys, ref.name) for ref in payload.kept]
 
 
 class TaskFuture[T](Future[T]):
@@ -274,6 +281,13 @@ class TaskFuture[T](Future[T]):
             self._lent = self._lent or not self._decoded or self._error is not None
             return self._lent
 
+    def release_kept(self) -> None:
+        """Let go of the handles in a result that the caller has taken out of it."""
+        if self.done() and not self.cancelled() and super().exception(0) is None:
+            arrived = super().result(0)
+            if isinstance(arrived, Arrived):
+                arrived.kept.clear()
+
     def _decode(self, arrived: object, *, own: bool = False) -> None:
         """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
         with self._decoding:
@@ -394,8 +408,11 @@ class Work:
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":
         """The blobs that must be on a node before the task can run there."""
-        blobs: dict[bytes, memoryview | RemoteBlob] = {**self.code.outgoing.blobs, **self.call.blobs}
-        for value in () if self.inputs is None else self.inputs.arrived:
+        code, call = self.code.outgoing.blobs, self.call.blobs
+        if self.inputs is None:
+            return {**code, **call} if code and call else code or call
+        blobs: dict[bytes, memoryview | RemoteBlob] = {**code, **call}
+        for value in self.inputs.arrived:
             blobs |= value.blobs
         return blobs
 
@@ -403,6 +420,11 @@ class Work:
     def values(self) -> tuple[Payload, ...]:
         """The results of other tasks that it takes."""
         return () if self.inputs is None else tuple(value.payload for value in self.inputs.arrived)
+
+    @property
+    def kept(self) -> "tuple[Kept[Any], ...]":
+        """Handles of the kept values that it uses, which it keeps alive."""
+        return (*self.code.outgoing.kept, *self.call.kept, *_kept_of(self.inputs))
 
 
 @dataclass(slots=True, eq=False)
@@ -415,6 +437,7 @@ class BroadcastWork:
         withdrawn: called with why it was cancelled before it had any.
         inputs: what it waits for before it begins.
         where: the nodes that it is for.
+        of_call: handles of the kept values that are part of its call.
     """
 
     make: Callable[[], Work]
@@ -427,4 +450,14 @@ class BroadcastWork:
     retries: Retries = NO_RETRIES
     inputs: Inputs | None = None
     where: Several = ALL
+    of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
+
+    @property
+    def kept(self) -> "tuple[Kept[Any], ...]":
+        """Handles of the kept values that it uses."""
+        return (*self.of_call, *_kept_of(self.inputs))
+
+
+def _kept_of(inputs: Inputs | None) -> "tuple[Kept[Any], ...]":
+    return () if inputs is None else tuple(handle for value in inputs.arrived for handle in value.kept)

@@ -28,6 +28,7 @@ __all__ = [
     "NodeRemoved",
     "NodeRequested",
     "NodeTerminated",
+    "NodeValuesLost",
     "PoolClosed",
     "PoolFailed",
     "PoolNote",
@@ -266,6 +267,19 @@ class NodeRemoved(NodeEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeValuesLost(NodeEvent):
+    """The node is gone, and with it values that it kept for later tasks.
+
+    Attributes:
+        names: what the values were called.
+        reason: why the node is gone.
+    """
+
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTerminated(NodeEvent):
     """The machine was given back and costs nothing any more. The last event of a machine."""
 
@@ -429,6 +443,7 @@ type Event = (
     | NodeGivenUp
     | NodeRemoved
     | NodeTerminated
+    | NodeValuesLost
     | TaskQueued
     | TaskRecovered
     | TaskAssigned

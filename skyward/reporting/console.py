@@ -88,7 +88,7 @@ class Console:
             case "none":
                 pass
             case "notebook":
-                bus.listen(self._note, events.PoolNote, events.NodeLost, events.NodeFailed)
+                bus.listen(self._note, events.PoolNote, events.NodeLost, events.NodeFailed, events.NodeValuesLost)
             case "minimal":
                 bus.listen(self._show, *SHOWN)
             case "rich":

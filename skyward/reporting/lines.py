@@ -4,6 +4,7 @@ import logging
 from typing import NamedTuple
 
 from skyward import events
+from skyward.words import joined
 
 __all__ = ["LOGGED", "SHOWN", "Line", "line_of"]
 
@@ -33,6 +34,7 @@ SHOWN: tuple[type[events.BaseEvent], ...] = (
     events.NodeReady,
     events.NodeLost,
     events.NodeFailed,
+    events.NodeValuesLost,
     events.ScalingDecided,
 )
 """Kinds of events that the console has; of `NodeReady` only the one that completes the pool."""
@@ -48,7 +50,13 @@ class Line(NamedTuple):
 def line_of(event: events.BaseEvent) -> Line:
     """Return an event as one line, without the name of its pool."""
     match event:
-        case events.NodeLost() | events.NodeFailed() | events.PoolFailed() | events.NodeGivenUp():
+        case (
+            events.NodeLost()
+            | events.NodeFailed()
+            | events.PoolFailed()
+            | events.NodeGivenUp()
+            | events.NodeValuesLost()
+        ):
             level = logging.WARNING
         case events.BudgetReached():
             level = logging.WARNING
@@ -112,6 +120,9 @@ def _of_node(event: events.NodeEvent) -> str:
             return f"is given up: {reason}"
         case events.NodeRemoved(reason=reason):
             return f"is removed: {reason}"
+        case events.NodeValuesLost(names=names, reason=reason):
+            was = "was" if len(names) == 1 else "were"
+            return f"is gone, and with it {joined(names)}, which {was} kept there: {reason}. Run what made it again"
         case events.NodeTerminated(machine=machine):
             return f"gave back machine {machine}"
         case _:

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from skyward.specs.needs import NOTHING, Needs, Resources
 
-__all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "Snapshot"]
+__all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "Snapshot", "Staying"]
 
 type NodeStage = Literal["booting", "active", "leaving"]
 
@@ -83,6 +83,14 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class Staying:
+    """Nodes of a group that scaling down does not take, as they keep values: how many, and `why`, for people."""
+
+    nodes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One pool at one moment.
 
@@ -97,6 +105,7 @@ class Snapshot:
         idle_timeout: seconds that a node, or the pool, stays idle before it may shrink.
         max_nodes: the most nodes over all groups; None for no limit but theirs.
         boot_seconds, task_seconds: recent means, None while unknown.
+        staying: of the groups that have such nodes, those that keep values for later tasks.
         nodes: every node, by rank. May be made on demand: do not look unless needed.
     """
 
@@ -111,6 +120,7 @@ class Snapshot:
     max_nodes: int | None = None
     boot_seconds: float | None = None
     task_seconds: float | None = None
+    staying: Mapping[str, Staying] = field(default_factory=dict)
     nodes: Sequence[NodeLoad] = ()
 
     @property

@@ -18,19 +18,21 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import cloudpickle
 from cloudpickle import cloudpickle as inner
 
+from skyward.kept import Kept
+from skyward.shelf import stand_in
 from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
 from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
-    *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly"),
+    *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user"),
     *("parts_of", "put_contents", "rebuilt", "set_attributes"),
 ]
 
@@ -70,9 +72,9 @@ def is_plain(value: object) -> bool:
 
 
 def is_fixed(value: Any) -> bool:
-    """Return whether `value` cannot change, and has no parts that can."""
+    """Return whether `value` cannot change, and has no parts that can; or whether it stays on its node, if it does."""
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMS or kind is Kept or stand_in(value) is not None:
         return True
     if isinstance(value, type):
         return value in inner._BUILTIN_TYPE_NAMES or not _is_by_value(value)
@@ -220,9 +222,14 @@ def _variables_of(module: types.ModuleType) -> dict[str, Any]:
 
 def _attributes_of(kind: type) -> dict[str, Any]:
     """Return what the user has put into a class."""
+    return of_user(vars(kind))
+
+
+def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the attributes of a class that the user has put there."""
     return {
         name: value
-        for name, value in vars(kind).items()
+        for name, value in attributes.items()
         if name not in OF_CLASSES
         and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
         and (not name.startswith("__") or isinstance(value, types.FunctionType))

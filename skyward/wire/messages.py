@@ -15,6 +15,7 @@ from typing import Literal
 from casty import Askable
 
 from skyward.metrics import NodeMetrics
+from skyward.shelf import KeptInfo
 from skyward.wire.shared.losing import Loss
 
 __all__ = [
@@ -42,9 +43,11 @@ __all__ = [
     "Fetch",
     "Fetched",
     "Finished",
+    "ForgetValues",
     "Join",
     "Keep",
     "Kept",
+    "KeptRef",
     "Known",
     "Leave",
     "Leaving",
@@ -62,6 +65,7 @@ __all__ = [
     "Submit",
     "Told",
     "Topology",
+    "ValueKept",
     "Yielded",
 ]
 
@@ -90,11 +94,23 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptRef:
+    """A handle of what nodes keep: the keys of the values, and what they are called."""
+
+    keys: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Payload:
-    """A pickled value: its pickle and the buffers that pickle protocol 5 left out of it, in order."""
+    """A pickled value: its pickle and the buffers that pickle protocol 5 left out of it, in order.
+
+    `kept`: of a result, the handles of kept values that are part of it.
+    """
 
     data: bytes | Blob
     buffers: tuple[bytes | Blob, ...] = ()
+    kept: tuple[KeptRef, ...] = ()
 
 
 NOTHING_LEFT = Payload(pickle.dumps(None, 5))
@@ -179,6 +195,13 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetValues:
+    """Forget the kept values of these keys. Tasks that have them already keep them to their end."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """What `sky.instance_info()` says from now on, as JSON."""
 
@@ -257,7 +280,21 @@ class Shutdown:
 
 
 ToNode = (
-    Code | Submit | Cancel | Credit | Feed | Drop | Topology | Join | Losses | Keep | Leave | Peering | Fetch | Shutdown
+    Code
+    | Submit
+    | Cancel
+    | Credit
+    | Feed
+    | Drop
+    | ForgetValues
+    | Topology
+    | Join
+    | Losses
+    | Keep
+    | Leave
+    | Peering
+    | Fetch
+    | Shutdown
 )
 
 type Command = ToNode
@@ -392,6 +429,14 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueKept:
+    """The node keeps a value from now on, for later tasks. `task`: which one it is of."""
+
+    value: KeptInfo
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """A task that a node has, or whose end it has not been able to tell.
 
@@ -411,11 +456,15 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a node has, told first to a client that did not send it. `last`: the highest number of a task so far."""
+    """What a node has, told first to a client that did not send it. `last`: the highest number of a task so far.
+
+    `kept`: the values that it keeps.
+    """
 
     tasks: tuple[Known, ...]
     blobs: tuple[Blob, ...]
     last: int
+    kept: tuple[KeptInfo, ...] = ()
     task: int = 0
 
 
@@ -444,7 +493,7 @@ class Ending:
 OfNode = Clustered | Kept | Told | Reported | Peered | Fetched | Metrics | Ending | Farewell
 """Events that are of no task."""
 
-type Event = Started | Output | Display | Yielded | Paused | Need | Leaving | Finished | OfNode
+type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | Leaving | Finished | OfNode
 
 
 @dataclass(frozen=True)
@@ -460,7 +509,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Paused | Need | Leaving | Finished | OfNode, ...]
+    events: tuple[Started | Output | Display | Yielded | Paused | Need | ValueKept | Leaving | Finished | OfNode, ...]
     received: int
 
 

@@ -29,9 +29,11 @@ from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
+from skyward.kept import noting
+from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import behind_proxy, rebuilt, set_attributes
+from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
@@ -56,6 +58,7 @@ class Side:
         from_home: ids of classes of the notebook. They travel once, on their own, and are referred to.
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
+        renewed: identities of classes that were here before, and take over what they are in the notebook now.
         is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
@@ -68,6 +71,7 @@ class Side:
     from_home: set[str] = field(default_factory=set)
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
+    renewed: set[int] = field(default_factory=set)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -152,14 +156,17 @@ def pack_shared(
     """
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
+    if (here := stand_in(value)) is not None:
+        value = here
     pickler = _Pickler(sink, side, buffers.append, whole, views)
     if seeds:
         pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
     try:
-        pickler.dump(value)
+        with noting() as kept:
+            pickler.dump(value)
     except Exception as error:
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
-    packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers))
+    packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
     return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
 
@@ -231,6 +238,8 @@ class _Pickler(Pickler):
         self.derived: list[Any] = []
 
     def reducer_override(self, obj: Any) -> Any:
+        if (kept := stand_in(obj)) is not None:
+            return kept.__reduce__()
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
@@ -421,6 +430,9 @@ def _restore_class(kind: type, state: Any) -> None:
     if id(kind) in side.unfinished:
         side.unfinished.discard(id(kind))
         inner._class_setstate(kind, state)
+    elif id(kind) in side.renewed:
+        side.renewed.discard(id(kind))
+        put_contents(kind, Contents("class", of_user(state[0])))
 
 
 def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:

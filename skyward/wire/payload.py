@@ -8,16 +8,21 @@ address wherever it travels: the variables of a notebook cell are packed.
 import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import NotPicklableError
+from skyward.kept import noted, noting
+from skyward.shelf import stand_in
 from skyward.wire.blame import Way, not_picklable
 from skyward.wire.digest import content_address
 from skyward.wire.exceptions import reduce_exception
 from skyward.wire.messages import INLINE_LIMIT, Blob, Payload
 from skyward.wire.modules import travelling_by_value
 from skyward.wire.pickler import Pickler
+
+if TYPE_CHECKING:
+    from skyward.kept import Kept
 
 __all__ = ["Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
 
@@ -36,10 +41,15 @@ EMPTY_CALL = pickle.dumps(((), {}), protocol=5)
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A payload ready to send, and the blobs it refers to by key."""
+    """A payload ready to send, and the blobs it refers to by key.
+
+    Attributes:
+        kept: handles of values that nodes keep, which are part of it.
+    """
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+    kept: "tuple[Kept[Any], ...]" = ()
 
     @property
     def nbytes(self) -> int:
@@ -58,10 +68,12 @@ class Packed:
     Attributes:
         data: the pickle of the value.
         buffers: what pickle protocol 5 left out of it, in order.
+        kept: handles of values that nodes keep, which are part of it. They do not travel.
     """
 
     data: Buffer
     buffers: tuple[Buffer, ...] = ()
+    kept: "tuple[Kept[Any], ...]" = ()
 
     @property
     def nbytes(self) -> int:
@@ -85,6 +97,7 @@ class Packed:
         return pickle.loads(self.data, buffers=self.buffers)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        noted(self.kept)
         if protocol < 5:
             return Packed, (bytes(self.data), tuple(map(bytes, self.buffers)))
         return _repack, (pickle.PickleBuffer(self.data), *map(pickle.PickleBuffer, self.buffers))
@@ -94,15 +107,16 @@ def _repack(data: Buffer, *buffers: Buffer) -> Packed:
     return Packed(data, buffers)
 
 
-def pack(value: object, name: str | None = None) -> Packed:
+def pack(value: object, name: str | None = None, way: Way = "to a node") -> Packed:
     """`value`, pickled on its own.
 
     Raises:
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
     """
     buffers: list[pickle.PickleBuffer] = []
-    data = dumps(value, buffers.append, name)
-    return Packed(data, tuple(buffer.raw() for buffer in buffers))
+    with noting() as kept:
+        data = dumps(value, buffers.append, name, way)
+    return Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
 
 
 def dumps(
@@ -132,8 +146,10 @@ def encode(value: object, name: str | None = None) -> Outgoing:
         NotPicklableError: see `pack`.
     """
     buffers: list[pickle.PickleBuffer] = []
-    data = dumps(value, buffers.append, name)
-    return outgoing(data, [buffer.raw() for buffer in buffers])
+    with noting() as kept:
+        data = dumps(value, buffers.append, name)
+    ready = outgoing(data, [buffer.raw() for buffer in buffers])
+    return replace(ready, kept=tuple(kept.values())) if kept else ready
 
 
 def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Outgoing:
@@ -153,9 +169,11 @@ def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> 
 
 
 class _PlainPickler(pickle.Pickler):
-    """Pickles as Python does, but for exceptions, which Python often cannot rebuild."""
+    """Pickles as Python does, but for exceptions, which Python often cannot rebuild, and for what the node keeps."""
 
     def reducer_override(self, obj: Any) -> Any:
+        if (kept := stand_in(obj)) is not None:
+            return kept.__reduce__()
         return reduce_exception(obj) if isinstance(obj, BaseException) else NotImplemented
 
 
@@ -167,6 +185,8 @@ def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[
     """
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5), []
+    if (kept := stand_in(value)) is not None:
+        value = kept
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
     try:

@@ -23,6 +23,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as inner
 
 from skyward.errors import PayloadError
+from skyward.shelf import stand_in
 from skyward.taskvar import TaskVar
 from skyward.wire.caches import Caches, reduce_cached
 from skyward.wire.exceptions import reduce_exception
@@ -137,6 +138,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented for pickle's own way."""
+        if (kept := stand_in(obj)) is not None:
+            return kept.__reduce__()
         if isinstance(obj, BaseException):
             return reduce_exception(obj)
         if type(obj) is CACHED:

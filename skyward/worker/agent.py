@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from skyward.errors import CollectionUnavailableError
 from skyward.instance import InstanceInfo, set_instance_info
+from skyward.shelf import set_shelf
 from skyward.wire.clock import clock
 from skyward.wire.messages import (
     Blob,
@@ -28,6 +29,7 @@ from skyward.wire.messages import (
     Feed,
     Fetch,
     Finished,
+    ForgetValues,
     Join,
     Keep,
     Leave,
@@ -51,6 +53,7 @@ from skyward.worker.executor import Executor
 from skyward.worker.forked import is_forked, leave_if_forked, write
 from skyward.worker.holds import Holds
 from skyward.worker.jobs import Job
+from skyward.worker.kept import NoShelf, ValueShelf
 from skyward.worker.owned import is_ours
 from skyward.worker.peers import Peers
 from skyward.worker.raised import failed
@@ -115,6 +118,8 @@ class Agent:
         self._holds = Holds(self.store)
         self._codes: dict[bytes, Code] = {}
         self._recent = Recent()
+        self._values = ValueShelf(node, self.emit)
+        set_shelf(NoShelf() if processes else self._values)
         self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report)
         self._outbox = self.replies.outbox
@@ -291,6 +296,8 @@ class Agent:
                 self.store.drop(keys)
                 for digest in codes:
                     self._codes.pop(digest, None)
+            case ForgetValues(values):
+                self._values.forget(values)
             case Topology(info):
                 os.environ["COMPUTE_POOL"] = info
                 set_instance_info(InstanceInfo.from_json(info))
@@ -316,7 +323,7 @@ class Agent:
         self._codes.clear()  # a new client does not know which it need not send
         known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
-        return Reported(known, blobs, self._recent.last)
+        return Reported(known, blobs, self._recent.last, self._values.report())
 
     def _tick(self) -> None:
         self._executor.tick()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
+from skyward.shelf import KEEP_FOR
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -31,6 +32,7 @@ from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
+from skyward.worker.keeping import find_kept, keep_names, renew_names
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
@@ -70,6 +72,8 @@ class CellRequest:
         shows: whether the last expression is displayed.
         files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
         gives: whether the notebook displays it.
+        keep: names whose values the node keeps, see `skyward.worker.keeping`.
+        keep_for: seconds after their last use in which scaling down does not take the node.
     """
 
     source: str
@@ -88,6 +92,8 @@ class CellRequest:
     shows: bool = True
     files: FilesRequest | None = None
     gives: bool = False
+    keep: tuple[str, ...] = ()
+    keep_for: float = KEEP_FOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,7 @@ class CellResult:
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
         files: the files that it left.
+        kept: names whose values its node keeps from now on.
     """
 
     harvest: Harvest
@@ -107,6 +114,7 @@ class CellResult:
     node: int = 0
     definitions: tuple[str, ...] = ()
     files: FilesResult | None = None
+    kept: tuple[str, ...] = ()
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -205,7 +213,9 @@ class _Cell:
             install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
+        find_kept(self.side)
         self._captured.open(self.side, self.node)
+        renew_names(self.side)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         if self._task is not None:
@@ -253,6 +263,7 @@ class _Cell:
     def result(self, error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
         request = self.request
+        kept, unkept = keep_names(request.keep, request.keep_for, self.side)
         found = harvest(
             self.side,
             self._captured,
@@ -263,11 +274,14 @@ class _Cell:
             incidental=request.incidental,
             limit=request.limit,
             in_place=request.in_place,
+            kept=kept,
         )
+        found.failed.update(unkept)
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
-            return CellResult(found, None, self.node, request.definitions, self.files.collect(self.namespace))
+            files = self.files.collect(self.namespace)
+            return CellResult(found, None, self.node, request.definitions, files, tuple(kept))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(
             error,
@@ -277,7 +291,8 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised = failure.type_name
-        return CellResult(found, failure, self.node, request.definitions, self.files.collect(self.namespace))
+        files = self.files.collect(self.namespace)
+        return CellResult(found, failure, self.node, request.definitions, files, tuple(kept))
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from skyward.collections.base import set_here
 from skyward.instance import InstanceInfo, set_instance_info
+from skyward.shelf import set_shelf
 from skyward.wire.messages import CODES, Blob, Code, Credit, Event, Feed, Output, Submit
 from skyward.wire.pickler import track_classes_by_call
 from skyward.wire.shared.requests import Request
@@ -27,6 +28,7 @@ from skyward.worker.folder import remember
 from skyward.worker.forked import ForkedProcessError, is_forked, leave_if_forked, write
 from skyward.worker.guard import ThreadGuard
 from skyward.worker.jobs import Job
+from skyward.worker.kept import NoShelf
 from skyward.worker.output import Descriptors
 from skyward.worker.streams import replace_streams
 from skyward.worker.threads import bind_threads
@@ -180,6 +182,7 @@ def main() -> None:
     descriptors = Descriptors()
     replace_streams(emit, lambda: child.task, descriptors.wait_for_reader, descriptors.restore)
     set_here(child, lambda: child.task)
+    set_shelf(NoShelf())
     child.say_up()
     Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from skyward.errors import MissingModuleError
 from skyward.instance import current_share
+from skyward.kept import noting
 from skyward.wire.arguments import arriving, arriving_results
 from skyward.wire.clock import clock
 from skyward.wire.failure import Failure, Link, capture_failure
@@ -21,6 +22,7 @@ from skyward.wire.messages import (
     Blob,
     Code,
     Finished,
+    KeptRef,
     Leaving,
     Output,
     Paused,
@@ -269,17 +271,19 @@ def _send(job: Job, port: Port, payload: Payload) -> None:
 
 def _payload(value: object, port: Port, name: str) -> Payload:
     """`value` ready to send; its large parts are kept on the node until the client has fetched them."""
-    data, views = encode_result(value, name)
+    with noting() as noted:
+        data, views = encode_result(value, name)
+    kept = tuple(KeptRef(handle.keys, handle.name) for handle in noted.values())
     if not views and len(data) <= INLINE_LIMIT:
-        return Payload(data)
+        return Payload(data, (), kept)
     del value  # see `_call`
     parts = [memoryview(data), *views]
     large = [view for view in parts if view.nbytes > INLINE_LIMIT]
     if not large:
-        return Payload(data, tuple(bytes(view) for view in views))
+        return Payload(data, tuple(bytes(view) for view in views), kept)
     keys = iter(port.keep(large))
     placed = [Blob(next(keys), view.nbytes) if view.nbytes > INLINE_LIMIT else bytes(view) for view in parts]
-    return Payload(placed[0], tuple(placed[1:]))
+    return Payload(placed[0], tuple(placed[1:]), kept)
 
 
 def input_streams(job: Job, port: Port, fetch: Fetch) -> list[InputStream]:

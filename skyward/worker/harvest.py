@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError
+from skyward.shelf import stand_in
 from skyward.wire.contents import is_plain
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -21,6 +22,7 @@ from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
 __all__ = ["Harvest", "harvest"]
 
 _MISSING = object()
+_NOTHING_KEPT: Mapping[str, Any] = {}
 
 _ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"}
 _HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
@@ -74,6 +76,7 @@ def harvest(
     incidental: Collection[str] = (),
     limit: int = 1 << 30,
     in_place: bool = True,
+    kept: Mapping[str, Any] = _NOTHING_KEPT,
 ) -> Harvest:
     """What the cell that ran in the namespace of `side` left behind.
 
@@ -87,18 +90,28 @@ def harvest(
         incidental: names that the cell bound by the way; nothing is said of those that cannot come back.
         limit: bytes that may come back; the largest values stay until the rest is within it.
         in_place: whether the objects of the notebook take over what changed in them; otherwise each value is a copy.
+        kept: by name, what stands for a value that the node keeps from now on: it comes back in its place.
     """
-    return _Gathering(side, captured, initial, limit, in_place).of(assigned, only, deletes, incidental)
+    return _Gathering(side, captured, initial, limit, in_place, kept).of(assigned, only, deletes, incidental)
 
 
 class _Gathering:
-    def __init__(self, side: Side, captured: Captured, initial: Mapping[str, Any], limit: int, in_place: bool) -> None:
+    def __init__(
+        self,
+        side: Side,
+        captured: Captured,
+        initial: Mapping[str, Any],
+        limit: int,
+        in_place: bool,
+        kept: Mapping[str, Any],
+    ) -> None:
         self._side = side
         self._namespace = side.namespace
         self._captured = captured
         self._initial = initial
         self._limit = limit
         self._in_place = in_place
+        self._kept = kept
         self.found = Harvest()
 
     def of(
@@ -110,6 +123,7 @@ class _Gathering:
     ) -> Harvest:
         found = self.found
         names = list(only) if only is not None else self._bound(assigned)
+        names += (name for name in self._kept if name not in names)
         value = self._name_of_value(names)
         if value == VALUE:
             names.append(VALUE)
@@ -164,8 +178,10 @@ class _Gathering:
             found.failed[name] = "the cell did not bind it"
             return None
         value = self._namespace[name]
-        if self._in_place and self._initial.get(name, _MISSING) is value:
+        if self._in_place and self._initial.get(name, _MISSING) is value and name not in self._kept:
             return None  # asked for by name; the notebook has the object
+        if (here := self._kept.get(name) or stand_in(value)) is not None:
+            value = here
         if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
             found.modules[name] = value.__name__
             return None
@@ -181,6 +197,8 @@ class _Gathering:
         """The captured parts that have changed, those of `only` or all."""
         for number, part in enumerate(self._captured.parts):
             if only is not None and set(only).isdisjoint(part.names):
+                continue
+            if part.names and self._kept.keys() >= set(part.names):
                 continue
             try:
                 now = part.changed(self._side)

@@ -13,8 +13,8 @@ from skyward.files.disk import Versions, write
 from skyward.files.patterns import aside, is_inside, is_relative
 from skyward.files.plan import Found, land, spread
 from skyward.files.request import Brought, FilesRequest, FilesResult, pieces
+from skyward.words import size_text
 from skyward_jupyter.failures import listed
-from skyward_jupyter.manifest import size_text
 
 if TYPE_CHECKING:
     from skyward_jupyter.sent import Shape

@@ -24,7 +24,9 @@ def pool(least: int, up: int) -> World:
 
 def why_not(world: World, rank: int) -> str:
     """Why a node cannot be drained."""
-    return undrainable(world.plane.reconciler.book, world.plane.groups, world.plane.desired, rank)
+    return undrainable(
+        world.plane.reconciler.book, world.plane.groups, world.plane.desired, world.plane.kept.holding(world.now), rank
+    )
 
 
 def test_a_drained_node_goes_and_the_pool_has_one_less() -> None:

@@ -77,7 +77,7 @@ def told_of(
 
         future = SimpleNamespace(is_lent=False)
         work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES, future=future)
-        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing, nothing)
+        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing, nothing, nothing)
         hearing.heard(node, Finished(7, outcome, Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return hearing
@@ -136,12 +136,12 @@ def test_late_result_of_a_task_that_leaves_something_is_what_it_leaves() -> None
 
 
 def hearing_of(told: list[object], works: dict[int, Any]) -> Hearing:
-    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing, nothing, nothing)
+    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing, nothing, nothing, nothing)
 
 
 def test_elements_of_a_task_that_is_over_are_forgotten_by_its_node() -> None:
     node: Any = Holder(ConnectionError())
-    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing, nothing, nothing)
+    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert node.told == [Drop((BLOB.key,))]
@@ -191,7 +191,7 @@ def test_task_whose_event_cannot_be_handled_here_ends_as_remote_error() -> None:
         raise LookupError("no such element")
 
     work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
-    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing, nothing, nothing)
+    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert told == [Ended(7, 0, "error", 0.0)]
     assert work.error == "RemoteError"

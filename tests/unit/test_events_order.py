@@ -13,10 +13,12 @@ from skyward.control import machine_messages as machines
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
 from skyward.control.booting import Boots
+from skyward.control.keeping import KeptEntry
 from skyward.control.observing import Observer
 from skyward.control.work import BroadcastWork, TaskFuture, Work
 from skyward.events.bus import EventBus
 from skyward.scaling.snapshot import Group
+from skyward.shelf import KeptInfo
 from skyward.wire.code import PreparedCode
 from skyward.wire.messages import Payload
 from skyward.wire.payload import Outgoing
@@ -33,9 +35,12 @@ NODE: Mapping[type[ev.NodeEvent] | None, frozenset[type[ev.NodeEvent]]] = {
     ev.NodeDrainCancelled: frozenset({ev.NodeDraining, ev.NodeLost, ev.NodeRemoved}),
     ev.NodeFailed: frozenset({ev.NodeGivenUp, ev.NodeTerminated}),
     ev.NodeGivenUp: frozenset({ev.NodeTerminated}),
-    ev.NodeLost: frozenset({ev.NodeTerminated}),
+    ev.NodeLost: frozenset({ev.NodeTerminated, ev.NodeValuesLost}),
+    ev.NodeValuesLost: frozenset({ev.NodeTerminated}),
     # A request that is not answered yet cannot be taken back: the machine may come, and may be wanted after all.
-    ev.NodeRemoved: frozenset({ev.NodeTerminated, ev.NodeAllocated, ev.NodeReady, ev.NodeRemoved, ev.NodeFailed}),
+    ev.NodeRemoved: frozenset(
+        {ev.NodeTerminated, ev.NodeValuesLost, ev.NodeAllocated, ev.NodeReady, ev.NodeRemoved, ev.NodeFailed}
+    ),
     ev.NodeTerminated: frozenset(),
 }
 """What may follow what in the life of one machine."""
@@ -159,7 +164,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("broadcast"), st.just(0)),
     st.tuples(st.sampled_from(["finish", "fail", "kill slot", "cancel"]), st.integers(0, 5)),
     st.tuples(st.sampled_from(["allocate", "deliver", "refuse", "install fails", "bury"]), st.just(0)),
-    st.tuples(st.sampled_from(["lose", "drain"]), RANK),
+    st.tuples(st.sampled_from(["lose", "drain", "keep", "keep for no time"]), RANK),
     st.tuples(st.just("resize"), st.integers(0, 5)),
     st.tuples(st.just("wait"), st.integers(1, 400)),
     st.tuples(st.just("fund"), st.sampled_from([0, 1, 1000])),
@@ -196,6 +201,11 @@ def act(world: Observed, what: str, number: int) -> None:
             world.tell(machines.Lost(world.machine_of(number), "its process was killed"))
         case "drain":
             world.tell(plane.DrainNode(number))
+        case "keep" | "keep for no time" if world.plane.tasks.node(number) is not None:
+            keep_for = 200.0 if what == "keep" else 0.0
+            key = f"{len(world.said)}"
+            world.tell(plane.Keep(KeptEntry(KeptInfo(key, "model", "Net", 1, keep_for), number, "p", 0, world.now)))
+            world.tell(tasks.Submitted((world.plane.tasks.number(),), number, kept=(key,)))
         case "resize":
             world.tell(plane.Resize({"a": (min(number, 1), number)}))
         case "fund":

@@ -30,6 +30,7 @@ VALUES: dict[str, Any] = {
     "log": ("last line",),
     "replaced": True,
     "text": "a note",
+    "names": ("model", "conn"),
     "reason": "why",
     "error": "ValueError",
     "provider": "local",

@@ -9,9 +9,10 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.errors import NotPicklableError, SkywardError, TooLargeError, UsageError
+from skyward.words import size_text
 from skyward_jupyter.capture import capture
 from skyward_jupyter.cell import analyse
-from skyward_jupyter.manifest import Entry, Manifest, size_text
+from skyward_jupyter.manifest import Entry, Manifest
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -235,6 +236,7 @@ class TestManifest:
         partly = self.take(holds=lambda _: {1}, nodes=[0, 1])
         assert str(partly).splitlines()[1].endswith("held by 1")
         assert partly.to_send == partly.nbytes
+        assert f"({partly.entries[1].nbytes} B to node 1)" in str(partly)
 
     def test_the_same_value_has_the_same_digest(self) -> None:
         assert self.take().entries[0].digest == self.take().entries[0].digest

@@ -84,6 +84,9 @@ class FakeRun:
     def items(self) -> Any:
         return None if self._stream is None else Elements(self._stream)
 
+    def release_kept(self) -> None:
+        pass
+
     @property
     def is_stream(self) -> bool:
         return self._stream is not None
@@ -167,6 +170,9 @@ class FakeCompute:
     def decisions(self) -> list[DecisionEvent]:
         return self.decided
 
+    def kept(self) -> tuple[Any, ...]:
+        return ()
+
     def holds(self, digest: bytes) -> frozenset[int]:
         return frozenset()
 
@@ -180,6 +186,7 @@ class FakeCompute:
                 slots=1,
                 busy=0,
                 metrics=self.metrics.get(rank),
+                kept=(),
             )
             for rank in range(count)
         ]

@@ -281,14 +281,14 @@ def test_status_shows_what_nodes_use(notebook: Notebook, compute: Pools) -> None
     [
         (
             "%sky",
-            "%sky takes a subcommand: up, down, status, pools, decisions, scale, attach, reap, drain, logs, tasks, "
-            "cancel, config, show, help; to run a cell on nodes, write %%sky on its first line.",
+            "%sky takes a subcommand: up, down, status, pools, decisions, scale, attach, reap, kept, drop, drain, "
+            "logs, tasks, cancel, config, show, help; to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
         (
             "%sky 1 + 1",
-            "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, drain, "
-            "logs, tasks, cancel, config, show, help.",
+            "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, kept, "
+            "drop, drain, logs, tasks, cancel, config, show, help.",
         ),
         (
             "%sky --nodes 2",

@@ -1,0 +1,449 @@
+"""Values that stay on real nodes: the object itself for each task that uses it, and a clear word where it is gone."""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skyward as sky
+from skyward import events
+from tests.local.conftest import Wait
+from tests.local.tasks import pid, place
+
+pytestmark = pytest.mark.local
+
+
+class Model:
+    """Something that cannot be pickled, which says when it ends."""
+
+    def __init__(self, marker: str = "") -> None:
+        self.lock = threading.Lock()
+        self.steps = 0
+        self.marker = marker
+
+    def __del__(self) -> None:
+        if self.marker:
+            Path(self.marker).touch()
+
+
+@sky.function
+def load(name: str = "model", marker: str = "") -> sky.Kept[Any]:
+    return sky.keep(Model(marker), name)
+
+
+@sky.function
+def step(model: Any) -> tuple[int, int, int]:
+    """The node, the identity of the model, and its steps, one more than before."""
+    with model.lock:
+        model.steps += 1
+    return sky.instance_info().node, id(model), model.steps
+
+
+@sky.function
+def step_when(model: Any, gate: str) -> int:
+    while not Path(gate).exists():
+        time.sleep(0.002)
+    model.steps += 1
+    return int(model.steps)
+
+
+@sky.function
+def whole(model: Any) -> Any:
+    return {"the model": model, "steps": model.steps}
+
+
+@sky.function
+def both(one: Any, other: Any) -> bool:
+    return one is other
+
+
+@sky.function
+def keep_array(size: int) -> sky.Kept[Any]:
+    return sky.keep(np.arange(size), "array")
+
+
+@sky.function
+def keep_and_fail() -> None:
+    sky.keep([1, 2, 3], "doomed")
+    raise ValueError("after all")
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[sky.Compute]:
+    """Three nodes, one slot each."""
+    with sky.Compute(nodes=3, name="keeps") as compute:
+        yield compute
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept_longer_than_its_handle(request: pytest.FixtureRequest, wait_for: Wait) -> Iterator[None]:
+    yield
+    if "nodes" in request.fixturenames:
+        pool: sky.Compute = request.getfixturevalue("nodes")
+
+        def empty() -> bool:
+            gc.collect()
+            return not pool.kept()
+
+        wait_for(empty, "the nodes to keep nothing any more")
+
+
+def test_each_task_has_the_very_object_where_it_is(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    found = [step(model) >> nodes for _ in range(6)]
+    assert {(node, identity) for node, identity, _ in found} == {found[0][:2]}
+    assert [steps for *_, steps in found] == [1, 2, 3, 4, 5, 6]
+    assert model.nodes == (found[0][0],)
+
+
+def test_a_future_and_a_group_run_there_too(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    alone = step(model) > nodes
+    first, _, second = sky.gather(step(model), place(), step(model)) >> nodes
+    found = [alone.result(), first, second]
+    assert {node for node, *_ in found} == set(model.nodes)
+    assert {each[2] for each in found} == {1, 2, 3}
+
+
+def test_a_handle_says_what_it_stands_for(nodes: sky.Compute) -> None:
+    array = keep_array(1000) >> nodes
+    assert (array.name, array.kind, array.nbytes, array.pool) == ("array", "numpy ndarray", 8000, "keeps")
+    assert repr(array).startswith(f"<Kept array: numpy ndarray, 7.8 KiB, on node {array.nodes[0]} of pool 'keeps', ")
+    (view,) = nodes.kept()
+    assert (view.name, view.kind, view.nbytes, view.node) == ("array", "numpy ndarray", 8000, array.nodes[0])
+    assert view.until == pytest.approx(time.time() + 3600, abs=60)
+    assert array.until == pytest.approx(view.until, abs=1)
+
+
+def test_what_is_fetched_is_a_copy(nodes: sky.Compute) -> None:
+    array = keep_array(100_000) >> nodes
+    here = array.fetch()
+    assert np.array_equal(here, np.arange(100_000))
+    here[0] = 7
+    assert array.fetch()[0] == 0
+
+
+def test_what_cannot_travel_is_not_fetched(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    with pytest.raises(
+        sky.NotPicklableError, match=r"^model cannot be sent back from the node: model\.lock is of type"
+    ):
+        model.fetch()
+    assert (step(model) >> nodes)[2] == 1
+
+
+def test_a_result_that_holds_the_object_brings_its_handle(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    found = whole(model) >> nodes
+    assert found["steps"] == 0
+    assert isinstance(found["the model"], sky.Kept)
+    assert both(model, found["the model"]) >> nodes is True
+
+
+def test_used_as_if_it_were_here_it_says_where_it_is(nodes: sky.Compute) -> None:
+    model: Any = load() >> nodes
+    for use in (lambda: model.steps, lambda: model(1), lambda: model[0], lambda: len(model), lambda: list(model)):
+        with pytest.raises(
+            sky.KeptElsewhereError, match=rf"^model is kept on node {model.nodes[0]}\. Use it in a %%sky"
+        ):
+            use()
+    assert not hasattr(model, "steps")
+    assert model
+
+
+def test_two_values_of_different_nodes_are_refused_by_name(nodes: sky.Compute) -> None:
+    one, other = load("one") @ nodes, load("other") @ nodes
+    with pytest.raises(sky.UsageError, match=r"^one is kept on node 0 and other is kept on node 1, so no node has all"):
+        both(one[0], other[1]) >> nodes
+    assert both(one[1], other[1]) >> nodes is False
+
+
+def test_a_task_for_another_node_is_refused(nodes: sky.Compute) -> None:
+    model = (load() @ nodes)[1]
+    with pytest.raises(sky.UsageError, match=r"^model is kept on node 1, so this cannot run on node 2"):
+        nodes.start(step(model), on=2).future.result()
+    assert nodes.start(step(model), on=1).future.result()[0] == 1
+
+
+def test_with_a_broadcast_each_node_has_its_own(nodes: sky.Compute) -> None:
+    models = sky.Kept.join(load() @ nodes)
+    assert models.nodes == (0, 1, 2)
+    first = step(models) @ nodes
+    assert [node for node, *_ in first] == [0, 1, 2]
+    assert [identity for _, identity, _ in step(models) @ nodes] == [identity for _, identity, _ in first]
+    node, identity, steps = step(models) >> nodes
+    assert steps == 3
+    assert identity == first[node][1]
+
+
+def test_a_broadcast_of_what_one_node_keeps_is_refused(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    with pytest.raises(
+        sky.UsageError, match=r"^model is kept on node \d only, and the pool has 3 nodes: run this on on"
+    ):
+        step(model) @ nodes
+
+
+def test_handles_of_one_node_are_not_joined(nodes: sky.Compute) -> None:
+    model = nodes.start(load(), on=1).future.result()
+    other = nodes.start(load(), on=1).future.result()
+    with pytest.raises(sky.UsageError, match=r"takes handles of what different nodes of a pool keep, and got 2 on 1 n"):
+        sky.Kept.join([model, other])
+
+
+def test_what_nothing_refers_to_any_more_is_freed_there(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    model = load(marker=str(tmp_path / "ended")) >> nodes
+    step(model) >> nodes
+    del model
+    gc.collect()
+    wait_for((tmp_path / "ended").exists, "the object to end on its node")
+
+
+def test_what_is_dropped_is_freed_whoever_refers_to_it(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    model = load(marker=str(tmp_path / "ended")) >> nodes
+    model.drop()
+    model.drop()
+    wait_for((tmp_path / "ended").exists, "the object to end on its node")
+    assert not nodes.kept()
+    assert repr(model) == "<Kept model: tests Model, 48 B; not kept any more: it was dropped>"
+    with pytest.raises(
+        sky.KeptLostError, match=r"^model is not kept any more: it was dropped\. Run what made it again"
+    ):
+        step(model) >> nodes
+    with pytest.raises(sky.KeptLostError, match=r"^model is not kept any more: it was dropped"):
+        model.fetch()
+
+
+def test_a_task_that_has_it_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    """The handle is let go of while the task waits behind another, and while it runs."""
+    model = load() >> nodes
+    first = step_when(model, str(tmp_path / "gate")) > nodes
+    second = step_when(model, str(tmp_path / "gate")) > nodes
+    del model
+    gc.collect()
+    (tmp_path / "gate").touch()
+    assert (first.result(), second.result()) == (1, 2)
+    del first, second
+
+
+def test_a_handle_in_a_result_that_is_looked_at_late_is_alive(nodes: sky.Compute, wait_for: Wait) -> None:
+    model = load() >> nodes
+    later = whole(model) > nodes
+    wait_for(later.done, "the task")
+    del model
+    gc.collect()
+    assert (step(later.result()["the model"]) >> nodes)[2] == 1
+    del later
+
+
+def test_what_a_failed_task_has_kept_is_freed(nodes: sky.Compute, wait_for: Wait) -> None:
+    with pytest.raises(ValueError, match="after all"):
+        keep_and_fail() >> nodes
+    wait_for(lambda: not nodes.kept(), "it to be freed")
+
+
+def test_a_future_of_a_handle_as_an_argument_is_the_object(nodes: sky.Compute) -> None:
+    """Without a trip home, and where the object is."""
+    found = [step(load() > nodes) > nodes for _ in range(4)]
+    assert [future.result()[2] for future in found] == [1, 1, 1, 1]
+    shards = load() @ nodes
+    later = step(whole(shards[2]) > nodes) > nodes
+    with pytest.raises(AttributeError, match="lock"):  # of the dict, which came in its place
+        later.result()
+    assert (step(shards[2]) >> nodes)[:1] == (2,)
+
+
+def test_what_a_future_that_nobody_asked_has_is_freed_with_it(nodes: sky.Compute, wait_for: Wait) -> None:
+    future = load() > nodes
+    wait_for(future.done, "the task")
+    assert nodes.kept()
+    del future
+    wait_for(lambda: gc.collect() >= 0 and not nodes.kept(), "it to be freed")
+
+
+def test_a_connection_and_a_generator_go_on_where_they_were(nodes: sky.Compute) -> None:
+    @sky.function
+    def connect() -> sky.Kept[Any]:
+        import sqlite3
+
+        connection = sqlite3.connect(":memory:")
+        connection.execute("create table t (x)")
+        return sky.keep(connection, "connection")
+
+    @sky.function
+    def insert(connection: Any, x: int) -> int:
+        connection.execute("insert into t values (?)", (x,))
+        return int(connection.execute("select sum(x) from t").fetchone()[0])
+
+    @sky.function
+    def count() -> sky.Kept[Any]:
+        return sky.keep((number for number in range(100)), "numbers")
+
+    @sky.function
+    def following(numbers: Any) -> int:
+        return int(next(numbers))
+
+    connection, numbers = connect() >> nodes, count() >> nodes
+    assert [insert(connection, x) >> nodes for x in (1, 2, 3)] == [1, 3, 6]
+    assert [following(numbers) >> nodes for _ in range(3)] == [0, 1, 2]
+
+
+def test_a_value_that_is_kept_twice_is_freed_twice(nodes: sky.Compute) -> None:
+    @sky.function
+    def keep_again(model: Any) -> sky.Kept[Any]:
+        return sky.keep(model, "again")
+
+    model = load() >> nodes
+    again = keep_again(model) >> nodes
+    assert both(model, again) >> nodes is True
+    model.drop()
+    assert (step(again) >> nodes)[2] == 1
+
+
+def test_keeping_works_in_tasks_only() -> None:
+    with pytest.raises(sky.NotOnNodeError, match=r"^`sky\.keep` works in a task"):
+        sky.keep(1)
+
+
+def test_how_long_must_be_a_time(nodes: sky.Compute) -> None:
+    @sky.function
+    def keep_for(seconds: Any) -> Any:
+        return sky.keep([], "list", keep_for=seconds)
+
+    with pytest.raises(sky.SpecError, match="keep_for"):
+        keep_for(-1) >> nodes
+    assert (keep_for(0) >> nodes).until <= time.time()
+
+
+def test_a_value_of_another_pool_is_refused(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    with (
+        sky.Compute(nodes=1, name="other") as other,
+        pytest.raises(sky.UsageError, match=r"^model is kept in pool 'keep"),
+    ):
+        step(model) >> other
+
+
+def test_slots_that_are_processes_keep_nothing() -> None:
+    with (
+        sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool,
+        pytest.raises(
+            sky.UsageError, match=r"^model cannot be kept: the tasks of this pool run in processes of their o"
+        ),
+    ):
+        load() >> pool
+
+
+def test_a_node_that_dies_loses_it_and_that_is_said_at_once_and_by_name(tmp_path: Path, wait_for: Wait) -> None:
+    with sky.Compute(nodes=2, name="loses") as pool:
+        told = pool.events(events.NodeValuesLost)
+        model, other = pool.start(load(), on=1).future.result(), pool.start(load("other"), on=0).future.result()
+        process = pool.start(pid(), on=1).future.result()
+        running = step_when(model, str(tmp_path / "never")) > pool
+        waiting = step(model) > pool
+        wait_for(lambda: pool.snapshot().running, "the task to run")
+        os.kill(process, signal.SIGKILL)
+        for future in (running, waiting):
+            with pytest.raises(
+                sky.KeptLostError, match=r"\(\) uses model, which was lost with its node: node 1 died: its"
+            ):
+                future.result(60)
+        lost = told.get(20)
+        assert isinstance(lost, events.NodeValuesLost)
+        assert (lost.node, lost.names) == (1, ("model",))
+        with pytest.raises(
+            sky.KeptLostError, match=r"^model is not kept any more: node 1 is gone: its process was kille"
+        ):
+            step(model) >> pool
+        wait_for(lambda: len(pool.snapshot().nodes) == 2 and place() @ pool, "a new node 1")
+        with pytest.raises(sky.KeptLostError, match=r"^model is not kept any more"):
+            step(model) >> pool
+        assert (step(other) >> pool)[2] == 1
+        told.close()
+
+
+def test_a_lost_part_of_several_is_not_left_out(wait_for: Wait) -> None:
+    with sky.Compute(nodes=2) as pool:
+        models = sky.Kept.join(load() @ pool)
+        os.kill(pool.start(pid(), on=1).future.result(), signal.SIGKILL)
+        wait_for(lambda: models.nodes == (0,), "node 1 to be lost")
+        with pytest.raises(sky.KeptLostError, match=r"^model of node 1 is not kept any more"):
+            step(models) @ pool
+        assert (step(models) >> pool)[0] == 0
+        assert repr(models).endswith("; what node 1 kept is lost>")
+
+
+def test_a_closed_pool_keeps_nothing() -> None:
+    with sky.Compute(nodes=1, name="closes") as pool:
+        model = load() >> pool
+    assert repr(model) == "<Kept model: tests Model, 48 B; not kept any more: its pool was closed>"
+    with pytest.raises(sky.KeptLostError, match="its pool was closed"):
+        model.fetch()
+    model.drop()
+
+
+def test_a_pool_is_not_made_smaller_than_what_its_nodes_keep(wait_for: Wait) -> None:
+    with sky.Compute(nodes=(1, 3), name="stays") as pool:
+        pool.resize(3)
+        wait_for(lambda: len(place() @ pool) == 3, "three nodes")
+        model = pool.start(load(), on=2).future.result()
+        with pytest.raises(
+            sky.UsageError, match=r"^Pool 'stays' cannot have 1 nodes: node 2 keeps model, so 2 nodes st"
+        ):
+            pool.resize(1)
+        with pytest.raises(sky.UsageError, match=r"^Node 2 of pool 'stays' cannot be drained: it keeps model"):
+            pool.drain(2)
+        pool.resize(2)
+        wait_for(lambda: sorted(rank for rank, *_ in place() @ pool) == [0, 2], "node 1 to go, and not node 2")
+        assert (step(model) >> pool)[0] == 2
+        model.drop()
+        pool.resize(1)
+        wait_for(lambda: [rank for rank, *_ in place() @ pool] == [0], "node 2 to go")
+
+
+CLIENT = """
+import os, sys
+import skyward as sky
+
+@sky.function
+def keep(number):
+    return sky.keep({"number": number}, "data")
+
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, name="left", ttl=60).open()
+data = [keep(number) > pool for number in (1, 2)]
+for each in data:
+    each.result()
+print("ready", flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@sky.function
+def number_of(data: Any) -> int:
+    return int(data["number"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
+def test_another_process_finds_what_the_nodes_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+    done = subprocess.run([sys.executable, "-c", CLIENT], capture_output=True, text=True, check=False, timeout=100)
+    assert "ready" in done.stdout, done.stderr
+    with sky.attach("left") as pool:
+        assert [(view.name, view.kind) for view in pool.kept()] == [("data", "dict"), ("data", "dict")]
+        with pytest.raises(
+            sky.UsageError, match=r"^No node of pool 'left' keeps anything called 'dat'; did you mean 'da"
+        ):
+            pool.handle("dat")
+        data = pool.handle("data")
+        assert sorted(number_of(data) @ pool) == [1, 2]
+        assert sorted(each["number"] for each in data.fetch()) == [1, 2]

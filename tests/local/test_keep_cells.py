@@ -1,0 +1,325 @@
+"""`%%sky --keep`: what a cell makes stays on its node, and later cells have it as if it were here."""
+
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.option_table import POOL_LABELS
+from skyward_kernel.pools import PoolManager
+from tests.local.conftest import Wait
+from tests.unit.jupyter.conftest import Notebook, new_shell
+
+pytestmark = pytest.mark.local
+
+NET = """
+import threading
+RATE = 2
+def helper(x): return x * RATE
+class Net:
+    scale = 10
+    def __init__(self):
+        self.w, self.lock = 0, threading.Lock()
+    def step(self):
+        self.w += helper(1)
+        return self.w, self.scale
+"""
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[PoolManager]:
+    pools = PoolManager(labels=POOL_LABELS)
+    yield pools
+    assert pools.close_all()
+
+
+@pytest.fixture
+def notebook(pools: PoolManager, wait_for: Wait) -> Iterator[Notebook]:
+    """A notebook of its own on a pool of three nodes, which keep nothing before and after."""
+    with new_shell() as shell:
+        magics = SkyMagics(shell, pools)
+        magics.footer = False
+        shell.register_magics(magics)
+        notebook = Notebook(shell, magics)
+        assert notebook("%sky up --nodes 3").error is None
+        notebook(NET)
+        yield notebook
+        shell.reset(new_session=False)  # type: ignore[no-untyped-call]  # of IPython
+        for source in ("1 / 0", "1", "2", "3"):  # IPython remembers the last error, and the last results
+            notebook(source)
+    pool = pools.find("default")
+    assert pool is not None
+
+    def empty() -> bool:
+        gc.collect()
+        return not pool.kept()
+
+    wait_for(empty, "the nodes to keep nothing any more")
+
+
+def here(notebook: Notebook, name: str) -> sky.Kept[object]:
+    """The handle that a name stands for."""
+    value = notebook[name]
+    assert isinstance(value, sky.Kept)
+    return value
+
+
+def test_a_later_cell_has_the_very_object(notebook: Notebook) -> None:
+    made = notebook("%%sky --keep model\nmodel = Net()\nprint(id(model))").out
+    assert here(notebook, "model").kind == "Net"
+    assert notebook("%%sky\nprint(id(model))").out == made
+    assert notebook("%%sky\nr = model.step()\nwith model.lock: pass").error is None
+    assert notebook("%%sky\nr = model.step()").error is None
+    assert notebook["r"] == (4, 10)
+
+
+def test_two_names_of_one_object_are_one_handle(notebook: Notebook) -> None:
+    notebook("%%sky --keep model\nmodel = Net()\nother = model\nplain = 5")
+    assert notebook["other"] is notebook["model"]
+    assert notebook["plain"] == 5
+    assert notebook("%%sky\nprint(other is model)").out == "True\n"
+
+
+def test_several_names_that_cannot_be_pickled(notebook: Notebook) -> None:
+    ran = notebook(
+        "%%sky --keep connection,numbers,lock\nimport sqlite3, threading\n"
+        "connection = sqlite3.connect(':memory:')\nconnection.execute('create table t (x)')\n"
+        "numbers = (n * n for n in range(9))\nlock = threading.Lock()\nlock.acquire()"
+    )
+    assert ran.error is None
+    notebook("%%sky\nconnection.execute('insert into t values (7)')\na, b = next(numbers), next(numbers)")
+    ran = notebook("%%sky\nprint(connection.execute('select x from t').fetchall(), next(numbers), lock.locked())")
+    assert (ran.out, notebook["a"], notebook["b"]) == ("[(7,)] 4 True\n", 0, 1)
+
+
+def test_it_is_an_instance_of_the_class_of_the_notebook_as_that_is_now(notebook: Notebook) -> None:
+    notebook("%%sky --keep model\nmodel = Net()")
+    notebook("RATE = 100\nNet.scale = 11")
+    ran = notebook("%%sky\nprint(model.step(), isinstance(model, Net), type(model) is Net)\nNet.scale = 12")
+    assert ran.out == "(100, 11) True True\n"
+    assert notebook["Net"].scale == 12
+    notebook("Net.twice = lambda self: 2 * self.w\ndel Net.scale")
+    assert notebook("%%sky\nprint(model.twice(), hasattr(model, 'scale'))").out == "200 False\n"
+
+
+def test_a_class_that_the_cell_defines_is_the_notebooks_class(notebook: Notebook) -> None:
+    notebook("%%sky --keep model\nclass Own:\n    x = 1\n    def me(self): return RATE\nmodel = Own()")
+    assert notebook("%%sky\nprint(isinstance(model, Own), model.me())").out == "True 2\n"
+    notebook("RATE = 3\nOwn.x = 5")
+    assert notebook("%%sky\nprint(model.x, model.me())").out == "5 3\n"
+
+
+def test_a_function_that_is_kept_sees_the_names_of_the_notebook_as_they_are(notebook: Notebook) -> None:
+    notebook("%%sky --keep f\ndef outer(n):\n    def inner(x): return helper(x) + n\n    return inner\nf = outer(1)")
+    assert notebook("%%sky\nprint(f(10))").out == "21\n"
+    notebook("RATE = 5")
+    assert notebook("%%sky\nprint(f(10))").out == "51\n"
+
+
+def test_what_refers_to_it_comes_home_with_the_handle_and_goes_back_as_it_was(notebook: Notebook) -> None:
+    notebook("class Trainer: pass\ntr = Trainer()")
+    notebook("%%sky --keep model\nmodel = Net()\ntr.model, tr.epoch, pairs = model, 1, [(model, 'a')]")
+    assert notebook["tr"].model is notebook["model"] is notebook["pairs"][0][0]
+    ran = notebook("%%sky\nprint(tr.model is model, pairs[0][0] is model)\ntr.epoch += 1\nmodel.w = 9")
+    assert ran.out == "True True\n"
+    assert (notebook["tr"].epoch, notebook["tr"].model) == (2, notebook["model"])
+    assert notebook("%%sky\nprint(tr.model.w)").out == "9\n"
+
+
+def test_a_value_of_the_notebook_moves_to_its_node(notebook: Notebook) -> None:
+    notebook("data = list(range(10))\nsame = data\nnumber = 7")
+    notebook("%%sky --keep data,number\ndata.append(10)")
+    assert notebook["same"] is notebook["data"]
+    assert here(notebook, "number").kind == "int"
+    ran = notebook("%%sky\ndata.append(11)\ncopy = data[:]\nprint(len(same), number)\nalso = data")
+    assert (ran.out, notebook["copy"][-1]) == ("12 7\n", 11)
+    assert notebook["also"] is notebook["data"]
+
+
+def test_what_a_cell_does_not_mention_is_sent_to_be_kept(notebook: Notebook) -> None:
+    notebook("data = {'a': 1}")
+    assert notebook("%%sky --keep data\npass").error is None
+    assert notebook("%%sky\nprint(data)").out == "{'a': 1}\n"
+    assert here(notebook, "data").fetch() == {"a": 1}
+
+
+def test_another_value_takes_its_place(notebook: Notebook) -> None:
+    notebook("%%sky --keep model\nmodel = Net()")
+    notebook("%%sky\nmodel = model.step()")
+    assert notebook["model"] == (2, 10)
+
+
+def test_with_on_all_each_node_has_its_own(notebook: Notebook) -> None:
+    notebook("%%sky --on all --keep shard\nimport skyward as sky\nrank = sky.instance_info().node\nshard = [rank]")
+    assert notebook["rank"] == [0, 1, 2]
+    assert here(notebook, "shard").nodes == (0, 1, 2)
+    ran = notebook("%%sky --on all\nshard.append(len(shard))\nprint(shard)\nshard = shard")
+    assert sorted(ran.out.splitlines()) == [f"[node {rank}] [{rank}, 1]" for rank in range(3)]
+    assert here(notebook, "shard").nodes == (0, 1, 2)
+    ran = notebook("%%sky\nimport skyward as sky\nprint(shard[0] == sky.instance_info().node)")
+    assert ran.out == "True\n"
+    assert notebook("%%sky --on 2\nprint(shard)").out == "[2, 1]\n"
+    assert here(notebook, "shard").fetch() == [[0, 1], [1, 1], [2, 1]]
+
+
+def test_a_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
+    notebook("numbers = [1, 2, 3, 4]")
+    notebook("%%sky --map numbers --keep made\nmade = {'n': numbers}")
+    assert [handle.fetch() for handle in notebook["made"]] == [{"n": n} for n in (1, 2, 3, 4)]
+    notebook("%%sky --map made\ntenfold = made['n'] * 10")
+    assert notebook["tenfold"] == [10, 20, 30, 40]
+
+
+def test_values_of_two_nodes_in_one_cell_are_refused(notebook: Notebook) -> None:
+    notebook("%%sky --on 0 --keep one\none = Net()")
+    notebook("%%sky --on 1 --keep other\nother = Net()")
+    assert notebook("%%sky\nprint(one, other)").shown_error == (
+        "UsageError: one is kept on node 0 and other is kept on node 1, so no node has all of them. Make them in one "
+        "cell, or bring one of them here with `one.fetch()`."
+    )
+    shown = notebook("%%sky --on 2\nprint(one)").shown_error
+    assert shown.startswith("UsageError: one is kept on node 0, so this cannot run on node 2")
+    shown = notebook("%%sky --on all\nprint(one)").shown_error
+    assert shown.startswith("UsageError: one is kept on node 0 only, and the pool has 3 nodes")
+
+
+def test_a_name_that_the_cell_does_not_bind(notebook: Notebook) -> None:
+    shown = notebook("%%sky --keep modle\nmodel = Net()").shown_error
+    assert shown.startswith(
+        "UsageError: --keep modle: the cell does not assign modle, and the notebook has no name modl"
+    )
+    ran = notebook("%%sky --keep model\nif RATE > 1000: model = 1")
+    assert "there is nothing to keep, as the cell did not bind it. Assign it in the cell, or leave it" in ran.err
+
+
+def test_a_cell_that_fails_keeps_what_it_has_made(notebook: Notebook) -> None:
+    ran = notebook("%%sky --keep model\nmodel = Net()\nmodel.step()\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+    assert notebook("%%sky\nprint(model.w)").out == "2\n"
+
+
+def test_a_cell_that_is_stopped_keeps_what_it_has_made(notebook: Notebook, tmp_path: Path, wait_for: Wait) -> None:
+    ran = notebook("%%sky --keep model --timeout 0.5s\nimport time\nmodel = Net()\nmodel.step()\ntime.sleep(60)")
+    assert isinstance(ran.error, sky.TaskTimeoutError)
+    assert notebook("%%sky\nprint(model.w)").out == "2\n"
+    notebook(f"import os, pathlib, time\nfolder = pathlib.Path({str(tmp_path)!r})")
+    handle = notebook(
+        "%%sky --on all --noblock --keep shard\nshard = [1]\n(folder / str(os.getpid())).touch()\ntime.sleep(60)"
+    ).result
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 3, "all nodes to be busy")
+    handle.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        handle.result(20)
+    assert here(notebook, "shard").nodes == (0, 1, 2)
+    assert notebook("%%sky --on 1\nprint(shard)").out == "[1]\n"
+
+
+def test_a_stream_and_a_cell_in_the_background_keep_too(notebook: Notebook) -> None:
+    notebook("%%sky --keep model\nmodel = Net()\nyield 1\nmodel.step()")
+    assert notebook("%%sky\nprint(model.w)").out == "2\n"
+    handle = notebook("%%sky --noblock --keep other\nother = Net()\nother.w = model.w").result
+    handle.result(20)
+    assert notebook("%%sky\nprint(other.w)").out == "2\n"
+
+
+def test_what_is_fetched_is_of_the_notebooks_class(notebook: Notebook) -> None:
+    notebook("class Point:\n    def __init__(self, x): self.x = x\n    def double(self): return helper(self.x)")
+    notebook("%%sky --keep point,model\npoint, model = Point(4), Net()")
+    point = notebook["point"].fetch()
+    assert isinstance(point, notebook["Point"])
+    assert point.double() == 8
+    with pytest.raises(
+        sky.NotPicklableError, match=r"^model cannot be sent back from the node: model\.lock is of type"
+    ):
+        notebook["model"].fetch()
+
+
+def test_used_here_it_says_where_it_is(notebook: Notebook) -> None:
+    notebook("%%sky --on 1 --keep model\nmodel = Net()")
+    ran = notebook("model.step()")
+    assert isinstance(ran.error, sky.KeptElsewhereError)
+    assert str(ran.error).startswith("model is kept on node 1. Use it in a %%sky cell or in a task, or bring it here")
+    assert notebook("model").out.startswith("Out[5]: <Kept model: Net, 48 B, on node 1 of pool 'default'")
+
+
+def test_the_manifest_says_where_it_is(notebook: Notebook) -> None:
+    notebook("%%sky --on 1 --keep model\nmodel = Net()")
+    manifest = notebook("%%sky --dry-run\nmodel").displays[0]
+    (line,) = (line for line in manifest.splitlines() if line.startswith("model"))
+    assert line.split()[:2] == ["model", "Net"]
+    assert line.endswith("kept on node 1")
+
+
+def test_what_is_kept_is_listed_and_dropped(notebook: Notebook) -> None:
+    assert notebook("%sky kept").out.startswith("No node keeps anything.")
+    notebook("%%sky --on 1 --keep model,data\nmodel, data = Net(), bytes(1000)\nsame = data")
+    rows = [line.split() for line in notebook("%sky kept").out.splitlines()]
+    assert rows[0] == ["name", "type", "size", "pool", "node", "kept", "until", "here"]
+    assert [row[:6] for row in rows[1:]] == [
+        ["model", "Net", "48", "B", "default", "1"],
+        ["data", "bytes", "1.0", "KiB", "default", "1"],
+    ]
+    assert [row[7:] for row in rows[1:]] == [["model"], ["data"]]
+    assert "model 48 B, data 1.0 KiB" in notebook("%sky status").out
+    assert notebook("again = %sky kept model").error is None
+    assert notebook["again"] is notebook["model"]
+    assert notebook("%sky drop model data").out == (
+        "model is not kept on node 1 any more.\ndata is not kept on node 1 any more.\n"
+    )
+    shown = notebook("%%sky\nmodel.step()").shown_error
+    assert shown == "KeptLostError: model is not kept any more: it was dropped. Run what made it again."
+    assert notebook("%sky drop model").shown_error == "KeptLostError: model is not kept any more: it was dropped."
+    assert notebook("%sky drop").shown_error.startswith("UsageError: %sky drop takes the names of what nodes keep")
+    assert notebook("%sky drop data2").shown_error.startswith("UsageError: No node keeps anything called 'data2'")
+
+
+def test_what_is_deleted_here_is_freed_there(notebook: Notebook, pools: PoolManager, wait_for: Wait) -> None:
+    notebook("%%sky --keep model\nmodel = Net()")
+    pool = pools.find("default")
+    assert pool is not None
+    assert pool.kept()
+    notebook("del model")
+    wait_for(lambda: not pool.kept(), "the node to forget the model")
+    notebook("%%sky --keep model\nmodel = Net()")
+    notebook("%%sky\ndel model")
+    wait_for(lambda: not pool.kept(), "the node to forget the model that a cell has deleted")
+
+
+def test_how_long(notebook: Notebook, pools: PoolManager) -> None:
+    notebook("%%sky --keep model --keep-for 2h\nmodel = Net()")
+    pool = pools.find("default")
+    assert pool is not None
+    (view,) = pool.kept()
+    assert view.until - pool.snapshot().at == pytest.approx(7200, abs=60)
+    assert "--keep-for says how long" in notebook("%%sky --keep-for 2h\n1").shown_error
+
+
+def test_slots_that_are_processes_keep_nothing(notebook: Notebook) -> None:
+    ran = notebook("%%sky --pool processes --executor process --keep model\nmodel = 1")
+    assert ran.shown_error.startswith("UsageError: --keep model: the tasks of pool 'processes' run in processes of")
+    notebook("%sky down processes")
+
+
+def test_a_node_that_dies_is_told_at_once_and_when_it_is_used(notebook: Notebook, wait_for: Wait) -> None:
+    notebook("%sky up fragile --nodes 2")
+    notebook("%%sky --pool fragile --on 1 --keep model\nimport os\nmodel, pid = Net(), os.getpid()")
+    os.kill(notebook["pid"], signal.SIGKILL)
+    wait_for(lambda: here(notebook, "model").lost, "the node to be lost")
+    shown = notebook("%%sky --pool fragile\nmodel.step()").shown_error
+    assert shown.startswith("KeptLostError: model is not kept any more: node 1 is gone: its process was killed by SIGK")
+    notebook("%%sky --pool fragile --on 1 --keep model\nmodel = Net()")
+    ran = notebook("%%sky --pool fragile\nimport os, signal\nmodel.step()\nos.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.shown_error.startswith("KeptLostError: The cell uses model, which was lost with its node: node 1 died")
+    notebook("%sky down fragile")
+
+
+def test_a_notebooks_value_of_another_pool_is_refused(notebook: Notebook) -> None:
+    notebook("%%sky --keep model\nmodel = Net()")
+    shown = notebook("%%sky --pool second\nmodel").shown_error
+    assert shown.startswith("UsageError: model is kept in pool 'default', so it cannot be used in pool 'second'")
+    notebook("%sky down second")
