@@ -167,6 +167,18 @@ def test_with_on_all_each_node_has_its_own(notebook: Notebook) -> None:
     assert here(notebook, "shard").fetch() == [[0, 1], [1, 1], [2, 1]]
 
 
+def test_with_some_of_the_nodes(notebook: Notebook) -> None:
+    notebook("%%sky --on 0,2 --keep shard\nimport skyward as sky\nshard = [sky.instance_info().node]")
+    assert here(notebook, "shard").nodes == (0, 2)
+    ran = notebook("%%sky --on 0,2\nprint(shard)")
+    assert sorted(ran.out.splitlines()) == ["[node 0] [0]", "[node 2] [2]"]
+    shown = notebook("%%sky --on 0,1\nprint(shard)").shown_error
+    assert shown.startswith("UsageError: shard is kept on nodes 0 and 2, so this cannot run on node 1: run it only")
+    ran = notebook("%%sky --on all\nprint(shard)")
+    assert sorted(ran.out.splitlines()) == ["[node 0] [0]", "[node 2] [2]"]
+    assert "node 1 keeps no shard, so what uses it runs on nodes 0 and 2 only." in ran.err
+
+
 def test_a_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
     notebook("numbers = [1, 2, 3, 4]")
     notebook("%%sky --map numbers --keep made\nmade = {'n': numbers}")

@@ -7,7 +7,7 @@ import pytest
 from skyward.control import machine_messages as machines
 from skyward.control import task_messages as tasks
 from skyward.control.draining import undrainable
-from skyward.control.keeping import KeptBook, KeptEntry, nodes_for, nodes_of_all
+from skyward.control.keeping import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.control.plane_messages import DrainNode, Forget, Fund, Keep, Release, Unkept
 from skyward.errors import KeptLostError, UsageError
 from skyward.scaling.snapshot import Group
@@ -100,6 +100,16 @@ class TestWhereATaskRuns:
     def test_a_broadcast_of_what_one_node_of_several_keeps_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"^model is kept on node 1 only, and the pool has 2 nodes: run this"):
             nodes_of_all([[kept("a", 1)]], "p", [0, 1])
+
+    def test_a_broadcast_for_certain_nodes_finds_it_on_each_of_them(self) -> None:
+        entries = [kept("a", 0), kept("b", 1), lost(kept("c", 2))]
+        check_nodes([entries], "p", [0, 1])
+        with pytest.raises(KeptLostError, match=r"^model of node 2 is not kept any more"):
+            check_nodes([entries], "p", [0, 2])
+        with pytest.raises(
+            UsageError, match=r"^model is kept on nodes 0 and 1, so this cannot run on node 3: run it on"
+        ):
+            check_nodes([entries], "p", [0, 3])
 
 
 def pool(up: int, least: int = 0, **settings: object) -> World:
