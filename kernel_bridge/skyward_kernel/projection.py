@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from skyward.control.costing import CellCost
 from skyward.control.decisions import DecisionEvent
 from skyward.control.origin import Origin
-from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView, TroubleView
+from skyward.control.snapshot import KeptView, NodeView, OutputView, PoolReport, PoolSnapshot, TaskView, TroubleView
 from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
+from skyward.words import size_text
 from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
 from skyward_kernel.rows import (
     KEPT,
@@ -35,6 +36,9 @@ __all__ = ["PanelState", "Table", "changes", "encode", "project", "project_orpha
 
 POINT_EVERY: Final = 2
 """Seconds that one point of the chart stands for."""
+
+MOST_KEPT: Final = 20
+"""Values of one node that are shown by name."""
 
 SAME_MONEY: Final = 1e-4
 """USD by which two accounts of what was spent may differ and still say the same."""
@@ -160,7 +164,7 @@ def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[
     return attrgetter(*(but.get(name, name) for name in names[: len(names) - left]))
 
 
-_of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=1)
+_of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=2)
 _of_trouble = _same_names(TroubleRow, {})
 _of_task = _same_names(TaskRow, {}, left=5)
 
@@ -202,8 +206,13 @@ def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
 
 
 def _node(pool: str, view: NodeView) -> NodeRow:
-    values = (*_of_node(view), _way_in(view.access))
+    values = (*_of_node(view), _way_in(view.access), _kept(view.kept))
     return NodeRow(pool, *values)
+
+
+def _kept(views: tuple[KeptView, ...]) -> tuple[str, ...]:
+    shown = tuple(f"{view.name} {size_text(view.nbytes)}" for view in views[:MOST_KEPT])
+    return (*shown, f"{len(views) - MOST_KEPT} more") if len(views) > MOST_KEPT else shown
 
 
 def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:

@@ -51,7 +51,7 @@ __all__ = [
     "StopPool",
 ]
 
-VERSION = 3
+VERSION = 4
 STATE_COMM = "skyward.state"
 """Id of the comm that the kernel speaks on. It is never opened: the panel listens for its messages."""
 

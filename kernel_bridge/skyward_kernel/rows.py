@@ -68,6 +68,7 @@ class NodeRow:
     """A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can.
 
     While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known.
+    `kept`: what it keeps for later tasks, each with its size.
     """
 
     pool: str
@@ -85,6 +86,7 @@ class NodeRow:
     phase_at: float | None
     usual: float | None
     way_in: Literal["", "here", "ssh", "exec"]
+    kept: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 // Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.
 
-export const VERSION = 3;
+export const VERSION = 4;
 export const STATE_COMM = 'skyward.state';
 export const COMMAND_TARGET = 'skyward.command';
 export const VIEW_TARGET = 'skyward.view';
@@ -37,7 +37,7 @@ export interface PoolRow {
   broke: boolean;
 }
 
-/** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. */
+/** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. `kept`: what it keeps for later tasks, each with its size. */
 export interface NodeRow {
   pool: string;
   machine: number;
@@ -54,6 +54,7 @@ export interface NodeRow {
   phase_at: number | null;
   usual: number | null;
   way_in: '' | 'here' | 'ssh' | 'exec';
+  kept: string[];
 }
 
 /** A node that did not come up, by its rank: the phase, why, and the last lines that it printed. It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of any number); unless it was given up. */

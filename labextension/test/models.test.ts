@@ -10,6 +10,7 @@ import { accounts } from '../src/model/money';
 import { Rate } from '../src/model/rate';
 import { inOrderOf } from '../src/model/steady';
 import { lasts, perHour } from '../src/model/price';
+import { nodeState } from '../src/model/states';
 import { visible } from '../src/model/window';
 import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow, TroubleRow, VERSION } from '../src/protocol';
 
@@ -136,13 +137,22 @@ describe('tasks', () => {
 });
 
 describe('nodes', () => {
-  const node = (rank: number, state: NodeRow['state'], kind = 'aws a100') =>
-    ({ machine: rank, rank, state, kind, phase: 'ready', group: 'gpu' }) as NodeRow;
+  const node = (rank: number, state: NodeRow['state'], kind = 'aws a100', kept: string[] = []) =>
+    ({ machine: rank, rank, state, kind, phase: 'ready', group: 'gpu', busy: 0, kept }) as NodeRow;
 
   it('stay in order, and are filtered by every word', () => {
     const nodes = [node(3, 'stopping'), node(10, 'active'), node(2, 'active', 'aws h100')];
     expect(nodesInOrder(nodes).map(each => each.rank)).toEqual([2, 10, 3]);
     expect(nodesInOrder(nodes, 'GPU h100').map(each => each.rank)).toEqual([2]);
+  });
+
+  it('that keep something say so while they run nothing, and are found by its name', () => {
+    const words = { __: (text: string) => text };
+    const keeper = node(1, 'active', 'aws a100', ['model 1.2 GB']);
+    expect(nodeState(keeper, words).word).toBe('keeps');
+    expect(nodeState({ ...keeper, busy: 1 }, words).word).toBe('busy');
+    expect(nodeState(node(2, 'active'), words).word).toBe('idle');
+    expect(nodesInOrder([keeper, node(2, 'active')], 'model')).toEqual([keeper]);
   });
 });
 

@@ -191,6 +191,23 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
     lab.see("cancelled")
 
 
+def test_a_node_that_keeps_something_says_what(lab: Lab) -> None:
+    lab.run("%load_ext skyward\n%sky up --nodes 2")
+    lab.pool().get_by_text("ready").wait_for()
+    lab.run("%%sky --on 1 --keep model\nmodel = bytearray(3 << 20)")
+    keeper = lab.section("nodes").locator(".skyward-Node", has_text="keeps")
+    keeper.locator(".skyward-Node-rank", has_text="1").wait_for()
+    keeper.click()
+    lab.panel.locator(".skyward-Details", has_text="model 3.0 MiB").wait_for()
+    lab.see("keeps")
+    lab.press("Drain")
+    lab.panel.get_by_text("keeps model").wait_for()
+    keeper.wait_for()
+    lab.run("%sky drop model")
+    keeper.wait_for(state="detached")
+    lab.panel.get_by_text("model 3.0 MiB").wait_for(state="detached")
+
+
 def test_a_page_that_is_reloaded_while_a_cell_runs_has_everything_again(lab: Lab, tmp_path: Path) -> None:
     lab.run("%load_ext skyward\n%sky up --nodes 1")
     lab.run(beats(tmp_path / "beat"), wait=False)

@@ -37,7 +37,7 @@ export function nodesInOrder(nodes: readonly NodeRow[], filter = ''): NodeRow[] 
   return nodes
     .filter(node => {
       const text =
-        `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind}`.toLowerCase();
+        `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(' ')}`.toLowerCase();
       return words.every(word => text.includes(word));
     })
     .sort(

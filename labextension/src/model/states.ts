@@ -32,8 +32,11 @@ export function poolState(pool: PoolRow, trans: Words): Look {
 export function nodeState(node: NodeRow, trans: Words): Look {
   switch (node.state) {
     case 'active':
-      return node.busy
-        ? { icon: '●', word: trans.__('busy'), tone: 'good' }
+      if (node.busy) {
+        return { icon: '●', word: trans.__('busy'), tone: 'good' };
+      }
+      return node.kept.length
+        ? { icon: '◆', word: trans.__('keeps'), tone: 'quiet' }
         : { icon: '○', word: trans.__('idle'), tone: 'quiet' };
     case 'draining':
       return { icon: '◒', word: trans.__('draining'), tone: 'busy' };

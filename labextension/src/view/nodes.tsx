@@ -14,6 +14,8 @@ import { Troubles } from './troubles';
 
 const ROW = 24;
 const OPEN = 128;
+/** Height of one more line of an open row. */
+const LINE = 18;
 const MOST = 288;
 /** From how many nodes on there is a summary and a filter. */
 const MANY = 20;
@@ -94,7 +96,8 @@ function Details(
       }`
     ],
     [trans.__('in use'), used.join(' · ')],
-    [trans.__('tasks'), running.map(task => `${task.number} ${title(task)}`).join(', ') || '–']
+    [trans.__('tasks'), running.map(task => `${task.number} ${title(task)}`).join(', ') || '–'],
+    ...(node.kept.length ? [[trans.__('keeps'), node.kept.join(', ')] as [string, string]] : [])
   ];
   return (
     <div className="skyward-Details">
@@ -171,6 +174,7 @@ export function Nodes(
   const now = useNow(open !== null || isMoving);
   const nodes = nodesInOrder(props.nodes, filter);
   const keyOf = (node: NodeRow) => `${node.machine}`;
+  const keepsSomething = nodes.some(node => keyOf(node) === open && node.kept.length > 0);
   const gaugeOf = (node: NodeRow) =>
     props.gauges.get(`${node.pool}/${node.machine}`);
   return (
@@ -214,7 +218,7 @@ export function Nodes(
         most={MOST}
         keyOf={keyOf}
         open={open}
-        openHeight={OPEN}
+        openHeight={keepsSomething ? OPEN + LINE : OPEN}
         onEscape={() => setOpen(null)}
         render={node => (
           <button

@@ -59,7 +59,8 @@ export function showNode(row: HTMLElement, node: NodeRow, gauge?: GaugeRow): voi
   say(machine, node.kind);
   say(price, node.price ? `${money(node.price)}/h` : '');
   const memory = gauge?.memory ?? null;
-  machine.title = [node.kind, node.address, memory === null ? '' : `memory ${share(memory)}`]
+  const kept = node.kept.length ? `keeps ${node.kept.join(', ')}` : '';
+  machine.title = [node.kind, node.address, memory === null ? '' : `memory ${share(memory)}`, kept]
     .filter(Boolean)
     .join('\n');
 }

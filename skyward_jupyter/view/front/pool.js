@@ -65,7 +65,7 @@ function spentBy(now, pool) {
 function nodesInOrder(nodes, filter = "") {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   return nodes.filter((node) => {
-    const text = `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind}`.toLowerCase();
+    const text = `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(" ")}`.toLowerCase();
     return words.every((word) => text.includes(word));
   }).sort(
     (a, b) => Number(a.state === "stopping") - Number(b.state === "stopping") || a.rank - b.rank || a.machine - b.machine
@@ -97,7 +97,10 @@ function poolState(pool, trans) {
 function nodeState(node, trans) {
   switch (node.state) {
     case "active":
-      return node.busy ? { icon: "●", word: trans.__("busy"), tone: "good" } : { icon: "○", word: trans.__("idle"), tone: "quiet" };
+      if (node.busy) {
+        return { icon: "●", word: trans.__("busy"), tone: "good" };
+      }
+      return node.kept.length ? { icon: "◆", word: trans.__("keeps"), tone: "quiet" } : { icon: "○", word: trans.__("idle"), tone: "quiet" };
     case "draining":
       return { icon: "◒", word: trans.__("draining"), tone: "busy" };
     case "stopping":
@@ -108,7 +111,7 @@ function nodeState(node, trans) {
 }
 
 // src/protocol.ts
-var VERSION = 3;
+var VERSION = 4;
 var VIEW_TARGET = "skyward.view";
 var KEPT = {
   decisions: 200,
@@ -432,7 +435,8 @@ function showNode(row, node, gauge) {
   say(machine, node.kind);
   say(price, node.price ? `${money(node.price)}/h` : "");
   const memory = gauge?.memory ?? null;
-  machine.title = [node.kind, node.address, memory === null ? "" : `memory ${share(memory)}`].filter(Boolean).join("\n");
+  const kept = node.kept.length ? `keeps ${node.kept.join(", ")}` : "";
+  machine.title = [node.kind, node.address, memory === null ? "" : `memory ${share(memory)}`, kept].filter(Boolean).join("\n");
 }
 function showAge(row, now) {
   const asked = ASKED.get(row);

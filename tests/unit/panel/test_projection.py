@@ -7,10 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.control.costing import CellCost
-from skyward.control.snapshot import OutputView, PoolReport, TroubleView
+from skyward.control.snapshot import KeptView, OutputView, PoolReport, TroubleView
 from skyward.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.rows import KEPT, LOGS, CellRow, DecisionRow, GaugeRow, PointRow, PoolRow, Row, TaskRow, TroubleRow
+from skyward_kernel.rows import (
+    KEPT,
+    LOGS,
+    CellRow,
+    DecisionRow,
+    GaugeRow,
+    NodeRow,
+    PointRow,
+    PoolRow,
+    Row,
+    TaskRow,
+    TroubleRow,
+)
 from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit
@@ -68,6 +80,25 @@ def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:
         "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40),
         "p/2": GaugeRow("p", 2, 0.01, None, None, None, None),
     }
+
+
+def test_what_a_node_keeps_is_told_by_name_and_size() -> None:
+    def value(name: str) -> KeptView:
+        return KeptView(f"key-{name}", name, "Net", 3 * 2**20, 1, 4600.0, False)
+
+    before = project(PoolReport(snapshot()))
+    keeps = project(PoolReport(snapshot(nodes=(node(0), node(1, kept=(value("model"), value("optimizer")))))))
+    rows, _ = changes({"p": before}, {"p": keeps})
+    (row,) = rows["nodes"].values()
+    assert isinstance(row, NodeRow)
+    assert (row.rank, row.kept) == (1, ("model 3.0 MiB", "optimizer 3.0 MiB"))
+    assert encode(row)["kept"] == row.kept
+    used = replace(value("model"), until=9999.0, in_use=True), value("optimizer")
+    assert project(PoolReport(snapshot(nodes=(node(0), node(1, kept=used)))))["nodes"] == keeps["nodes"]
+    many = project(PoolReport(snapshot(nodes=(node(0, kept=tuple(value(f"v{n}") for n in range(50))),))))
+    row = many["nodes"]["p/1"]
+    assert isinstance(row, NodeRow)
+    assert (row.kept[-1], len(row.kept)) == ("30 more", 21)
 
 
 def test_time_alone_makes_no_difference() -> None:
