@@ -22,6 +22,7 @@ MODULES = (
     "streams",
     "imports",
     "cell",
+    "keep",
     "pools",
     "mixed",
     "packing",

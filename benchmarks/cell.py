@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.figure import Aim, Figure, Peer, interleave, median
 from benchmarks.settings import Settings
 
-__all__ = ["figures"]
+__all__ = ["figures", "problem_of"]
 
 NAME = "`%%sky` around `1+1`, over the bare cell"
 BARE, SKY, PX = "1+1", "%%sky\n1+1", "%%px --block\n1+1"
@@ -27,14 +27,14 @@ def figures(settings: Settings) -> Iterator[Figure]:
     shell = InteractiveShell.instance()
     if shell.history_manager is not None:
         shell.history_manager.enabled = False
-    problem = _problem(shell, "%load_ext skyward") or _problem(shell, SKY)
+    problem = problem_of(shell, "%load_ext skyward") or problem_of(shell, SKY)
     if problem:
         yield Figure(NAME, "ms", None, aim=AIM, note=problem)
         return
     try:
         bare, sky = _times(shell, SKY, 5 if settings.quick else 15)
     finally:
-        _problem(shell, "%sky down")
+        problem_of(shell, "%sky down")
     over = (median(sky) - median(bare)) * 1e3
     floor = f"bare cell: {median(bare) * 1e3:.3g} ms"
     peers = _peers(shell) if settings.peers else ()
@@ -46,7 +46,7 @@ def _times(shell: Any, source: str, rounds: int) -> list[list[float]]:
         return interleave([lambda: shell.run_cell(BARE), lambda: shell.run_cell(source)], 10, rounds)
 
 
-def _problem(shell: Any, source: str) -> str:
+def problem_of(shell: Any, source: str) -> str:
     """Runs a cell; what is wrong with it, or nothing."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         outcome = shell.run_cell(source)
@@ -64,7 +64,7 @@ def _peers(shell: Any) -> list[Peer]:
         ipyparallel.Cluster(n=1, log_level=logging.ERROR) as client,
     ):
         client[:].activate()
-        problem = _problem(shell, PX)
+        problem = problem_of(shell, PX)
         if problem:
             return [Peer("ipyparallel %%px", None, problem)]
         bare, px = _times(shell, PX, 5)
