@@ -41,6 +41,7 @@ class SentCell:
         originals: the objects that the cell took along.
         names_node: whether an error of a cell that runs on one node names it, because nothing else does.
         files: the files of the cell, if it has any.
+        streams: what gives the elements of a cell that yields, once they are asked for.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -51,6 +52,7 @@ class SentCell:
     originals: Originals = field(default_factory=Originals)
     names_node: bool = False
     files: "Trip | None" = None
+    streams: list[Any] = field(default_factory=list, repr=False)
 
     @property
     def done(self) -> int:
@@ -71,7 +73,9 @@ class SentCell:
         try:
             with self._using_originals():
                 try:
-                    items = self._with_files(run.items())
+                    stream = run.items()
+                    self.streams.append(stream)  # an interrupt would stop the work by dropping it, before `stop` does
+                    items = self._with_files(stream)
                     yield from stream_items(items, self.user_ns, self.originals, self.notify)
                 except TaskError as error:
                     self._tell_what_came(error)

@@ -76,5 +76,5 @@ def test_a_cell_on_a_pool_of_the_project_says_what_it_cost(tmp_path: Path, monke
             pools.close_all()
     assert tasks.splitlines()[0].split() == ["task", "state", "node", "cell", "cost", "what"]
     assert len(re.findall(r"\$0\.\d+", tasks)) == 3, tasks
-    assert re.fullmatch(r"node \d, T4, \d+\.\d s, \$0\.\d+", one[-1]), one
-    assert re.fullmatch(r"2 nodes, T4, \d+\.\d s, \$0\.\d+", both[-1]), both
+    assert re.fullmatch(r"node \d, [^,]+, \d+\.\d s, \$0\.\d+", one[-1]), one
+    assert re.fullmatch(r"2 nodes, [^,]+, \d+\.\d s, \$0\.\d+", both[-1]), both

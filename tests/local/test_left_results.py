@@ -177,6 +177,13 @@ def test_a_chain_of_large_values_does_not_come_home(fetched: Fetched, left: Make
         assert fetched.nbytes == 8 * SIZE
 
 
+def test_a_task_goes_to_the_node_that_has_what_it_takes(left: Maker) -> None:
+    with sky.Compute(nodes=3) as pool:
+        for rank in (2, 1):
+            a = left(pool, on=rank)
+            assert [rank_and_total(a) >> pool for _ in range(3)] == [(rank, SIZE)] * 3
+
+
 def test_nodes_of_other_machines_send_it_to_each_other(apart: None, fetched: Fetched, left: Maker) -> None:
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)

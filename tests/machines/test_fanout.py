@@ -36,6 +36,13 @@ def keep_busy(seconds: float) -> int:
     return turns
 
 
+@sky.function
+def make_slowly(seed: int) -> npt.NDArray[np.uint8]:
+    """An array, after a while: by then it is known who takes it."""
+    keep_busy.fn(1.0)
+    return np.random.default_rng(seed).integers(0, 256, SIZE, dtype=np.uint8)
+
+
 def fresh(seed: int) -> npt.NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(0, 256, SIZE, dtype=np.uint8)
 
@@ -59,6 +66,26 @@ def test_the_link_of_the_client_carries_it_once(network: Network) -> None:
         for machine, was in zip(network.machines, got, strict=True):
             assert SIZE < machine.received - was < 1.2 * SIZE
         assert sum(node.sent for node in pool.snapshot().nodes) == SIZE
+
+
+def came(network: Network) -> int:
+    """Bytes that came to this host over the bridge."""
+    return int(Path(f"/sys/class/net/{network.name}/statistics/rx_bytes").read_text())
+
+
+def test_the_result_of_one_task_goes_to_another_without_a_trip_home(network: Network) -> None:
+    for _ in range(2):
+        network.add()
+    with sky.Compute(provider=hosts(network), nodes=2) as pool:
+        in_cluster() @ pool
+        before = left(network), came(network)
+        a = pool.start(make_slowly(4), on=0).future
+        b = pool.start(crc(a), on=1).future  # type: ignore[arg-type]  # the value of a future
+        assert b.result(120) == zlib.crc32(fresh(4))
+        assert left(network) - before[0] < SIZE // 10
+        assert came(network) - before[1] < SIZE // 10
+        assert np.array_equal(a.result(120), fresh(4))
+        assert SIZE < came(network) - before[1] < 1.2 * SIZE
 
 
 def test_machines_that_cannot_reach_each_other_are_each_sent_it(network: Network) -> None:

@@ -333,7 +333,7 @@ def test_pools_that_are_open_when_the_kernel_begins_to_observe(
 ) -> None:
     made: list[Any] = [compute(name=name) for name in ("train", "train", "other")]
     first, _, other = made
-    monkeypatch.setattr("skyward_kernel.pools.opened", made)
+    monkeypatch.setitem(vars(PoolManager)["observe"].__globals__, "opened", made)
     for pool in made:
         pool.open()
     pools.observe()
