@@ -146,7 +146,7 @@ class Dispatcher:
         left = len(runs)
 
         def stop() -> None:
-            for run in runs:
+            for run in tuple(runs):  # `one_done` clears the list from another thread
                 run.cancel()
 
         def one_done(ended: Future[Any]) -> None:
@@ -156,6 +156,7 @@ class Dispatcher:
                 return
             if ended.cancelled():
                 future.end_cancelled("The group was cancelled.")
+                stop()
                 runs.clear()  # their callbacks keep this list, and so what their errors keep
             elif (error := Future.exception(ended)) is not None:
                 future.set_exception(error)

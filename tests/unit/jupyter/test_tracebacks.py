@@ -316,7 +316,7 @@ def test_a_library_that_is_another_one_here_shows_the_lines_of_the_node(
     lines = "\n".join(notebook.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, 0))
     assert f"File node-0:{path}:6, in work" in lines
     assert "----> 6 " in lines
-    if is_recorded or sys.version_info >= (3, 13):  # `inspect` of 3.12 shows a function from its `def` on, or not at all
+    if is_recorded or sys.version_info >= (3, 13):  # `inspect` of 3.12 needs the line of the `def`
         assert "return math.sqrt(x)" in lines
     assert "    return math.sqrt(x)\n" in "".join(traceback.format_exception(error))
     assert ("# as it is on the node" in lines) is is_recorded

@@ -1,0 +1,46 @@
+"""The future of a group of calls, without nodes."""
+
+from functools import partial
+from typing import Any, cast
+
+from skyward.control.pool import Pool
+from skyward.control.run import Run
+from skyward.control.work import TaskFuture
+from skyward.dispatch import Dispatcher
+from skyward.specs import Options
+
+
+def group(size: int) -> tuple[list[TaskFuture[Any]], list[int], TaskFuture[tuple[Any, ...]]]:
+    """Return the futures of calls that end as soon as they are stopped, which of them were stopped, and their group."""
+    futures = [TaskFuture[Any]() for _ in range(size)]
+    stopped: list[int] = []
+
+    def stop(number: int) -> None:
+        stopped.append(number)
+        futures[number].end_cancelled("")
+
+    for number, future in enumerate(futures):
+        future.stop_with(partial(stop, number))
+    runs = [Run(future, list, None) for future in futures]
+    return futures, stopped, Dispatcher(cast("Pool", None), Options()).gathered(runs)
+
+
+def test_cancelling_a_group_stops_all_calls_though_the_first_ends_at_once() -> None:
+    _, stopped, future = group(3)
+    future.cancel()
+    assert stopped == [0, 1, 2]
+    assert future.cancelled()
+
+
+def test_a_call_that_was_cancelled_by_itself_stops_the_others() -> None:
+    futures, stopped, future = group(3)
+    futures[1].cancel()
+    assert sorted(stopped) == [0, 1, 2]
+    assert future.cancelled()
+
+
+def test_an_error_stops_the_others() -> None:
+    futures, stopped, future = group(3)
+    futures[2].set_exception(ValueError("broken"))
+    assert stopped == [0, 1]
+    assert isinstance(future.exception(), ValueError)
