@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any, cast
 
-from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.work import TaskFuture
 from skyward.dispatch import Dispatcher
@@ -22,7 +21,7 @@ def group(size: int) -> tuple[list[TaskFuture[Any]], list[int], TaskFuture[tuple
     for number, future in enumerate(futures):
         future.stop_with(partial(stop, number))
     runs = [Run(future, list, None) for future in futures]
-    return futures, stopped, Dispatcher(cast("Pool", None), Options()).gathered(runs)
+    return futures, stopped, Dispatcher(cast("Any", None), Options()).gathered(runs)
 
 
 def test_cancelling_a_group_stops_all_calls_though_the_first_ends_at_once() -> None:
