@@ -119,6 +119,7 @@ class TaskFuture[T](Future[T]):
         self._stop: Callable[[], None] | None = None
         self._is_running: Callable[[], bool] | None = None
         self._cancelled_why = ""
+        self._is_ending = False
         self._lent = self._asked = False
         self.name = "a task"
         self.members: tuple[TaskFuture[Any], ...] | None = None
@@ -158,6 +159,7 @@ class TaskFuture[T](Future[T]):
 
     def _forget(self) -> None:
         """Drop what refers back to this future, so that an error, and all that its traceback keeps, is not kept."""
+        self._is_ending = True  # first: another thread may be cancelling it
         self._stop, self._is_running, self.parts = None, None, tuple
 
     def result(self, timeout: float | None = None) -> T:
@@ -312,7 +314,7 @@ class TaskFuture[T](Future[T]):
         if self.done():
             return self.cancelled()
         if (stop := self._stop) is None:
-            return super().cancel()
+            return not self._is_ending and super().cancel()
         stop()
         return True
 

@@ -112,3 +112,15 @@ def test_running_is_as_long_as_a_node_has_the_work(future: TaskFuture[int]) -> N
     future.set_result(1)
     assert not future.running()
     assert concurrent.futures.wait([future]).done == {future}
+
+
+def test_a_cancel_while_the_result_is_set_comes_too_late() -> None:
+    class CancelledMeanwhile(TaskFuture[int]):
+        def _forget(self) -> None:
+            super()._forget()
+            assert not self.cancel()
+
+    future = CancelledMeanwhile()
+    future.stop_with(lambda: None)
+    future.set_result(5)
+    assert future.result() == 5
