@@ -165,14 +165,17 @@ class Invariants:
     def _leaving(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
         plane = runner.plane
         all_go = runner.closing or plane.broke or not any(plane.desired.values())
+        first = runner.at_rank.get(0)
+        head = None if first is None else first.machine
         for effect in effects:
             match effect:
-                case machines.Drain(0) if (head := runner.at_rank[0].machine) not in self._drained_heads:
+                case machines.Activate(number, 0):
+                    head = number
+                    self._drained_heads.discard(number)
+                case machines.Drain(0) if head is not None and head not in self._drained_heads:
                     if not all_go:
                         yield "node 0 stays", f"node 0 is drained while {dict(plane.desired)} nodes are wanted"
                     self._drained_heads.add(head)
-                case machines.Activate(number, 0):
-                    self._drained_heads.discard(number)
                 case machines.Terminate(number) if (worker := runner.workers.get(number)) is not None:
                     lost = number in runner.told_lost or not worker.alive
                     if worker.holds and not lost and not runner.closing and not plane.broke:

@@ -117,3 +117,13 @@ class Pool(RuleBasedStateMachine):
 
 TestPool = Pool.TestCase
 TestPool.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def test_a_node_that_is_drained_in_the_step_in_which_it_joins() -> None:
+    pool = Pool()
+    try:
+        pool.open(policy="vanilla", least=0, groups=1, seed=6, budget=None)
+        pool.act(kind="pin", most=1, rank=1)
+        pool.wait(seconds=40)
+    finally:
+        pool.teardown()
