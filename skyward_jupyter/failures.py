@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from skyward.words import nodes_text
 from skyward_jupyter.tracebacks import with_cell_names
 
 if TYPE_CHECKING:
     from skyward.wire.failure import Failure, Frame
     from skyward.worker.cell import CellResult
 
-__all__ = ["listed", "tell_the_others", "tell_where"]
+__all__ = ["tell_the_others", "tell_where"]
 
 _TOLD = 5
 """Kinds of errors beside the first that are told of."""
@@ -68,11 +69,4 @@ def _frames(failure: "Failure") -> "tuple[Frame, ...]":
 
 def _where(kind: "Sequence[tuple[int, Failure]]") -> str:
     nodes = sorted({node for node, _ in kind})
-    return listed(nodes) if len(nodes) == len(kind) else f"{len(kind)} runs on {listed(nodes)}"
-
-
-def listed(nodes: Sequence[int]) -> str:
-    """`node 3`, `nodes 0, 1 and 4`."""
-    if len(nodes) == 1:
-        return f"node {nodes[0]}"
-    return f"nodes {', '.join(map(str, nodes[:-1]))} and {nodes[-1]}"
+    return nodes_text(nodes) if len(nodes) == len(kind) else f"{len(kind)} runs on {nodes_text(nodes)}"

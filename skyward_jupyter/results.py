@@ -9,12 +9,12 @@ from skyward.kept import Kept
 from skyward.wire.contents import Contents, is_plain, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
+from skyward.words import nodes_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
-from skyward_jupyter.failures import listed
 from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
@@ -267,14 +267,14 @@ def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[s
             if name != VALUE:  # `_` and `Out` say it
                 nodes.setdefault((name, reason), []).append(result.node)
     return [
-        f"{name} did not come back from {listed(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
+        f"{name} did not come back from {nodes_text(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
         for (name, reason), ranks in nodes.items()
     ]
 
 
 def _stale(results: Sequence[CellResult]) -> list[str]:
     return [
-        f"{name} was changed on {listed([result.node])}, and the change did not come back: {reason}. "
+        f"{name} was changed on {nodes_text([result.node])}, and the change did not come back: {reason}. "
         f"Here {name} is as before. {_fix(reason, False)}"
         for result in results
         for name, reason in result.harvest.stale.items()
@@ -294,7 +294,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     ranks = sorted({rank for each in nodes.values() for rank in each})
     first = next(iter(nodes))
     return [
-        f"{names} changed on {listed(ranks)}, each run in a copy of its own; here "
+        f"{names} changed on {nodes_text(ranks)}, each run in a copy of its own; here "
         f"{'it is' if len(nodes) == 1 else 'they are'} as before. Assign the value in the cell to have the list of "
         f"all copies: `{first} = {first}`."
     ]
@@ -310,7 +310,7 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
         return []
     ranks = sorted({rank for each in nodes.values() for rank in each})
     are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {_listed(list(nodes))} on {listed(ranks)}; here {are} as before."]
+    return [f"The cell changed {_listed(list(nodes))} on {nodes_text(ranks)}; here {are} as before."]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -342,7 +342,8 @@ def _make_function(code: CodeType, closure: tuple[Any, ...] | None) -> FunctionT
 def _restore_function(function: FunctionType, state: Any) -> None:
     builtins = function.__globals__.get("__builtins__")
     inner._function_setstate(function, state)
-    function.__globals__["__builtins__"] = builtins
+    if builtins is not None:
+        function.__globals__["__builtins__"] = builtins
 
 
 def _with_cause(error: BaseException, cause: BaseException, is_context: bool) -> BaseException:

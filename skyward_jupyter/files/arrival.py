@@ -13,8 +13,7 @@ from skyward.files.disk import Versions, write
 from skyward.files.patterns import aside, is_inside, is_relative
 from skyward.files.plan import Found, land, spread
 from skyward.files.request import Brought, FilesRequest, FilesResult, pieces
-from skyward.words import size_text
-from skyward_jupyter.failures import listed
+from skyward.words import nodes_text, size_text
 
 if TYPE_CHECKING:
     from skyward_jupyter.sent import Shape
@@ -178,13 +177,13 @@ class Arrival:
         nodes = sorted({node for node, _ in ours})
         if not nodes:
             return
-        where = listed(nodes)
+        where = nodes_text(nodes)
         for text in self._request.fetch:
             if all(text in result.unmatched for _, result in ours):
                 self.problems.append(f"--fetch {text}: there is no such file on {where}.")
         left = sorted({path for _, result in ours for path in result.left})
         if left:
-            keepers = listed(sorted({node for node, result in ours if result.left}))
+            keepers = nodes_text(sorted({node for node, result in ours if result.left}))
             self.told.append(
                 f"Left on {keepers}, and lost when the pool closes: {_names(left)}. Bring such files home with --fetch."
             )
