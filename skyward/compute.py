@@ -410,7 +410,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self.start(pending, runs=runs)
+            self.start(pending, runs=runs, waits=True)
             if runs[0].is_stream:
                 return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
             with self._shown():
@@ -432,7 +432,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs)
+            self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs, waits=True)
             with self._shown():
                 return runs[0].future.result()  # type: ignore[no-any-return]
 
@@ -441,7 +441,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self._start_group(group, runs)
+            self._start_group(group, runs, waits=not group.stream)
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
@@ -487,7 +487,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         runs: list[Run[Any]] = []
         results: list[Any] = []
         with self._stopping(runs):
-            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs)
+            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs, waits=True)
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
                     try:
@@ -507,6 +507,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         on: On = "one",
         sink: Sink | None = None,
         runs: list[Run[Any]] | None = None,
+        waits: bool = False,
     ) -> Run[Any]:
         """Send a task, and return at once with what follows it.
 
@@ -514,6 +515,9 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             on: where to run. On "one" free node, the "head", or the node of a rank: one result. On "all" nodes, those
                 of a list or range of ranks, or those of a group, by its name: a list of results, by rank.
             runs: takes the run before the task is sent, so that a caller who is interrupted meanwhile can stop it.
+            waits: whether the caller waits until the task is over, before anybody changes what goes along. Otherwise
+                memory that can be written to is copied, as the task is to see it as it is now; that of a generator
+                function always is.
 
         Raises:
             OperatorError: it is no call of a `@sky.function`.
@@ -531,18 +535,18 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                     "A generator function streams from one node, so it cannot be broadcast with `@`; "
                     "use `>>`, or return a list."
                 )
-            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target)
+            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target, waits=waits)
         else:
-            dispatcher.start([pending], sink or ConsoleSink(), target, runs)
+            dispatcher.start([pending], sink or ConsoleSink(), target, runs, waits=waits)
         return runs[-1]
 
-    def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]]) -> None:
+    def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]], *, waits: bool = False) -> None:
         if not isinstance(group, PendingFunctionGroup):
             raise OperatorError(f"A group is made with `sky.gather(f(1), f(2))`, but got {described(group)}.")
         items = list(group)
         if group.timeout is not None:
             items = [item if item.timeout is not None else item.with_timeout(group.timeout) for item in items]
-        self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout)
+        self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout, waits=waits)
 
     @contextmanager
     def _stopping(self, runs: list[Run[Any]]) -> Iterator[None]:

@@ -39,32 +39,36 @@ class Dispatcher:
         target: int | None,
         runs: list[Run[Any]],
         within: float | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
         """Send tasks, in order. A function that occurs several times is pickled once.
 
         Those that have not ended `within` so many seconds are stopped, wherever they are.
 
         Args:
+            waits: see `Compute.start`.
             runs: what follows the tasks is added to it before any of them is sent.
 
         Raises:
             PayloadError: one cannot travel; none was sent.
         """
         codes: dict[int, PreparedCode] = {}
-        works = [self._work(pending, sink, codes) for pending in pendings]
+        works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
         runs += [follow(self._pool, work) for work in works]
         background.call_soon(self._pool.submit, works, target)
         if within is not None and works:
             background.call_soon(self._pool.limit, works, within)
 
-    def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode]) -> Work:
+    def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
         function = pending.fn
+        streams = is_generator(function)
+        as_is = waits and not streams  # whose caller goes on between its elements
         code = codes.get(id(function))
         if code is None:
-            code = codes[id(function)] = prepare_code(function)
+            code = codes[id(function)] = prepare_code(function, as_is=as_is)
         args, kwargs, feeders = _split_streams(function, pending.args, pending.kwargs)
-        call, takes = _encode_call(args, kwargs, code.name)
-        streams = is_generator(function)
+        call, takes = _encode_call(args, kwargs, code.name, as_is=as_is)
         timeout = pending.timeout
         if timeout is None and not streams:
             timeout = self._options.default_compute_timeout
@@ -90,10 +94,19 @@ class Dispatcher:
             grace=pending.grace,
         )
 
-    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]], where: Several) -> None:
+    def broadcast(
+        self,
+        pending: PendingFunction[Any],
+        sink: Sink,
+        runs: list[Run[Any]],
+        where: Several,
+        *,
+        waits: bool = False,
+    ) -> None:
         """Send a task to several nodes.
 
         Args:
+            waits: see `Compute.start`.
             runs: what follows the broadcast is added to it before any task is sent.
 
         Raises:
@@ -101,7 +114,7 @@ class Dispatcher:
         """
         if stream_parameters(pending.fn):
             raise SpecError("An iterator cannot be broadcast: every node would take its own elements. Pass a list.")
-        template = self._work(pending, sink, {})
+        template = self._work(pending, sink, {}, waits=waits)
         pool = self._pool
         future: TaskFuture[list[Any]] = TaskFuture()
         members: dict[int, Work] = {}
@@ -202,11 +215,13 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
 
 
-def _encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[Outgoing, tuple[Future[Any], ...]]:
+def _encode_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], name: str, *, as_is: bool
+) -> tuple[Outgoing, tuple[Future[Any], ...]]:
     """The arguments ready to send, and the futures whose values are to be put in the places of markers in them."""
     if not any(map(may_hold_futures, (*args, *kwargs.values()))):
         try:
-            return encode_call(args, kwargs, name), ()
+            return encode_call(args, kwargs, name, as_is=as_is), ()
         except NotPicklableError:
             taken = Taken()
             placed, named = taken.replace(args, kwargs)
@@ -215,7 +230,7 @@ def _encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tu
     else:
         taken = Taken()
         placed, named = taken.replace(args, kwargs)
-    return encode_call(placed, named, name), tuple(taken.futures)
+    return encode_call(placed, named, name, as_is=as_is), tuple(taken.futures)
 
 
 def _error(work: Work) -> BaseException | None:

@@ -345,7 +345,7 @@ class CellRunner:
                 pending = replace(
                     pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries
                 )
-                compute.start(pending, on=options.on, sink=sink, runs=runs)
+                compute.start(pending, on=options.on, sink=sink, runs=runs, waits=not options.noblock)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
