@@ -55,8 +55,10 @@ class Dispatcher:
         """
         codes: dict[int, PreparedCode] = {}
         works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
+        for work in works:
+            work.target = target
         runs += [follow(self._pool, work) for work in works]
-        background.call_soon(self._pool.submit, works, target)
+        background.call_soon(self._pool.submit, works)
         if within is not None and works:
             background.call_soon(self._pool.limit, works, within)
 

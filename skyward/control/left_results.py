@@ -317,5 +317,5 @@ def _recipe(work: Work) -> Work:
     future: TaskFuture[Any] = TaskFuture()
     future.name = work.future.name
     recipe = Work(work.code, work.call, future, work.sink, work.timeout, needs=work.needs, retries=work.retries)
-    recipe.origin, recipe.inputs, recipe.grace = work.origin, work.inputs, work.grace
+    recipe.origin, recipe.inputs, recipe.grace, recipe.target = work.origin, work.inputs, work.grace, work.target
     return recipe

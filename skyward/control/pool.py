@@ -255,8 +255,8 @@ class Pool:
 
     # Tasks.
 
-    def submit(self, works: Sequence[Work], target: int | None = None) -> None:
-        """Take tasks, in order; with `target`, for the node of that rank. Those that wait for others follow later."""
+    def submit(self, works: Sequence[Work]) -> None:
+        """Take tasks, in order. Those that wait for others follow later."""
         if self.state in ("stopping", "closed"):
             closed = PoolClosedError(f"Pool {self.name!r} is closed. Open it, or a new one, first.")
             for work in works:
@@ -264,12 +264,12 @@ class Pool:
             return
         for work in works:
             work.task = self._ready().tasks.number()
-        self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready], target)
+        self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready])
         for work in works:
             if work.inputs is not None and not work.inputs.is_ready:
-                self._hold(work, work.inputs, target)
+                self._hold(work, work.inputs)
 
-    def _hold(self, work: Work, inputs: Inputs, target: int | None) -> None:
+    def _hold(self, work: Work, inputs: Inputs) -> None:
         """Queue a task once what it waits for is there."""
         self._works[work.task] = work
         work.future.parts = lambda: inputs.futures
@@ -285,7 +285,7 @@ class Pool:
             work.unwanted = f": {why}"
             self._end_held(work, "cancelled", why)
 
-        self._held.hold(work.task, inputs, lambda: self._enqueue([work], target), broken, unwanted)
+        self._held.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
 
     def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
         """End a task that is not queued."""
@@ -295,21 +295,19 @@ class Pool:
         self._settle(ended.task, ended.outcome, ended.reason)
         self.task_record.revision += 1
 
-    def _enqueue(self, works: Sequence[Work], target: int | None) -> None:
+    def _enqueue(self, works: Sequence[Work]) -> None:
         """Queue tasks that can run."""
-        ready = self._ready()
-        if target is not None and target not in ready.reconciler.book.seats:
-            error = no_node(self.name, [target], ready.reconciler.book)
-            for work in works:
-                self._refuse(work, error)
-            return
+        book = self._ready().reconciler.book
         batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
-            rank = target
+            rank = work.target
+            if rank is not None and rank not in book.seats:
+                self._refuse(work, no_node(self.name, [rank], book))
+                continue
             if work.kept:
                 try:
-                    rank = self.kept_values.place(work, target)
+                    rank = self.kept_values.place(work, rank)
                 except SkywardError as error:
                     self._refuse(work, error)
                     continue

@@ -371,6 +371,7 @@ class Work:
         unwanted: why it is cancelled, because one of these was.
         restores: the result that it makes again, which was lost.
         is_member: whether it is one of a broadcast, which has the same inputs for all.
+        target: rank of the node that it is for; None for any.
     """
 
     code: PreparedCode
@@ -406,6 +407,7 @@ class Work:
     unwanted: str = ""
     restores: "LeftResult | None" = None
     is_member: bool = False
+    target: int | None = None
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":

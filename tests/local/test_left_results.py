@@ -430,6 +430,26 @@ def test_what_is_lost_is_made_again_for_the_task_that_takes_it(
     assert note.text == f"Pool {two.name!r}: The result of make() was lost with its node; running it again."
 
 
+def test_what_is_lost_is_made_again_on_the_node_that_it_was_for(
+    two: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
+    go = tmp_path / "go"
+
+    @sky.function
+    def shard() -> Any:
+        tasks.wait_for_file.fn(str(go))
+        return np.full(SIZE, float(sky.instance_info().node))
+
+    shards = [two.start(shard(), on=rank).future for rank in (0, 1)]
+    takers = [total(each) > two for each in shards]
+    go.touch()
+    assert [each.result(30) for each in takers] == [0.0, SIZE]
+    kill(two, 1)
+    wait_for(lambda: lost(shards[1]), "the node to be lost")
+    assert total(shards[1]) >> two == SIZE
+    assert shards[1].result(60)[0] == 1.0
+
+
 def test_what_is_lost_is_made_again_for_who_asks(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
     log = tmp_path / "log"
     a, b = left(two, on=0, log=log), left(two, 2.0, on=0, log=log)
