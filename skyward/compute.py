@@ -421,11 +421,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         runs: list[Run[Any]] = []
         with self._stopping(runs):
             self.start(pending, runs=runs)
-            if not runs[0].is_stream:
-                return runs[0].future
-            ready: TaskFuture[Any] = TaskFuture()
-            ready.set_result(runs[0].items())
-            return ready
+            return runs[0].given()
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
         """`@`: run on every node; the results in the order of ranks."""

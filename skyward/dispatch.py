@@ -1,5 +1,6 @@
 """From pending functions to tasks on the loop: pickling on the calling thread, futures for what comes back."""
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -153,40 +154,48 @@ class Dispatcher:
         background.call_soon(pool.broadcast, broadcast)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
-        """A future of the results of `runs`; ends at the first error, which stops the others."""
+        """A future of what `runs` give; ends at the first error, which stops the others. Streams are not waited for."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
         future.name = "a group"
-        future.members = tuple(run.future for run in runs)
+        given = [run.given() for run in runs]
+        future.members = tuple(given)
         runs = list(runs)
-        left = len(runs)
+        left = sum(not run.is_stream for run in runs)
+        counting = threading.Lock()
 
         def stop() -> None:
-            for run in tuple(runs):  # `one_done` clears the list from another thread
+            for run in tuple(runs):  # `end` clears the list from another thread
                 run.cancel()
+
+        def end() -> None:
+            stop()
+            runs.clear()  # their callbacks keep these lists, and so what their errors keep
+            given.clear()
 
         def one_done(ended: Future[Any]) -> None:
             nonlocal left
-            left -= 1
+            with counting:
+                left -= 1
+                is_last = not left
             if future.done():
                 return
             if ended.cancelled():
                 future.end_cancelled("The group was cancelled.")
-                stop()
-                runs.clear()  # their callbacks keep this list, and so what their errors keep
+                end()
             elif (error := Future.exception(ended)) is not None:
                 future.set_exception(error)
-                stop()
-                runs.clear()
-            elif not left:
-                future.set_result(_Results([run.future for run in runs], tuple))  # type: ignore[arg-type]  # decoded later
+                end()
+            elif is_last:
+                future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
 
         future.stop_with(stop)
-        future.parts = lambda: [run.future for run in runs]
+        future.parts = lambda: tuple(given)
         future.runs_while(lambda: any(run.future.running() for run in tuple(runs)))
-        if not runs:
-            future.set_result(())
+        if not left:
+            future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
         for run in tuple(runs):
-            run.future.when_over(one_done)
+            if not run.is_stream:
+                run.future.when_over(one_done)
         return future
 
 
