@@ -4,9 +4,11 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,7 +43,7 @@ from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import Arrived, BroadcastWork, Work
-from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SkywardError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, RemoteError, SkywardError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _SEEN_EVERY = 20.0
+
+_logger = logging.getLogger(__name__)
 
 
 class Pool:
@@ -480,49 +484,67 @@ class Pool:
         effects = self._plane.handle(message, now)
         self._observer.told(message, effects, now)
         for effect in effects:
-            if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
-                effect = final(settled, effect)
-            self._observer.does(effect)
-            match effect:
-                case tasks.Send(task, rank, attempt, share):
-                    node = self._fleet.nodes[rank]
-                    self._send(self._works[task], node, attempt, share)
-                    sent.add(node)
-                case tasks.Settle(task, outcome, reason):
-                    self._settle(task, outcome, reason)
-                case tasks.Stop(task, rank):
-                    self._stop(task, rank, "cancelled")
-                case tasks.Recall(task, rank):
-                    self._stop(task, rank, "returned", recall=True)
-                case tasks.Member(broadcast, task, rank):
-                    owner = self._broadcasts[broadcast]
-                    owner.members[rank] = self._works[task] = work = owner.make()
-                    work.task = task
-                case tasks.BroadcastEnded(broadcast):
-                    ended = self._broadcasts.pop(broadcast)
-                    ended.done(ended.members)
-                    if ended.inputs is not None:
-                        self._let_go(ended.inputs)
-                case tasks.Requeue(task, _, retries, reason):
-                    again = self._works[task]
-                    again.running, again.retried, again.retried_after = False, retries, reason
-                    self._arrived.pop(task, None)
-                    asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
-                case plane.Ready() | plane.Decided():
-                    pass
-                case plane.Forget() | plane.Unkept():
-                    self.kept_values.carry_out(effect)
-                case machine_messages.Drain(rank) if rank in self._fleet.nodes:
-                    self._left.clear(self._fleet.nodes[rank])
-                case machine_messages.GiveUp():
-                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")
-                case _:
-                    self._fleet.do(effect, sum(self._plane.desired.values()))
+            try:
+                self._carry_out(effect, sent)
+            except Exception as error:  # of one effect: those behind it are of other tasks and nodes
+                self._not_carried_out(effect, error)
         for node in sent:
             node.flush()
         self._observer.done()
         self._progress.set()
         self._alarm.set(self._plane.next_tick)
+
+    def _carry_out(self, effect: plane.Effect, sent: set[Node]) -> None:
+        """Carry out one decision; nodes that were sent something are added to `sent`."""
+        control = self._ready()
+        if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
+            effect = final(settled, effect)
+        if self._observer is not None:
+            self._observer.does(effect)
+        match effect:
+            case tasks.Send(task, rank, attempt, share):
+                node = self._fleet.nodes[rank]
+                self._send(self._works[task], node, attempt, share)
+                sent.add(node)
+            case tasks.Settle(task, outcome, reason):
+                self._settle(task, outcome, reason)
+            case tasks.Stop(task, rank):
+                self._stop(task, rank, "cancelled")
+            case tasks.Recall(task, rank):
+                self._stop(task, rank, "returned", recall=True)
+            case tasks.Member(broadcast, task, rank):
+                owner = self._broadcasts[broadcast]
+                owner.members[rank] = self._works[task] = work = owner.make()
+                work.task = task
+            case tasks.BroadcastEnded(broadcast):
+                self._end_broadcast(self._broadcasts.pop(broadcast))
+            case tasks.Requeue(task, _, retries, reason):
+                again = self._works[task]
+                again.running, again.retried, again.retried_after = False, retries, reason
+                self._arrived.pop(task, None)
+                asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
+            case plane.Ready() | plane.Decided():
+                pass
+            case plane.Forget() | plane.Unkept():
+                self.kept_values.carry_out(effect)
+            case machine_messages.Drain(rank) if rank in self._fleet.nodes:
+                self._left.clear(self._fleet.nodes[rank])
+            case machine_messages.GiveUp():
+                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {control.failure}")
+            case _:
+                self._fleet.do(effect, sum(control.desired.values()))
+
+    def _not_carried_out(self, effect: plane.Effect, error: Exception) -> None:
+        """Log an effect that failed here. A task that could not be sent ends with the error, rather than never."""
+        _logger.error("%s of pool %r failed here", type(effect).__name__, self.name, exc_info=error)
+        if not isinstance(effect, tasks.Send):
+            return
+        if (work := self._works.get(effect.task)) is not None:
+            work.broken, work.error = _of_ours(f"{work.code.name}() was not sent", error), "RemoteError"
+        if (node := self._fleet.nodes.get(effect.rank)) is not None:
+            with suppress(Exception):  # it has failed once
+                node.stop_task(effect.task)
+        asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
 
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
@@ -549,18 +571,36 @@ class Pool:
         work = self._works.pop(task, None)
         if work is None:
             return
+        try:
+            self._end(work, outcome, reason)
+        except Exception as error:
+            _logger.exception("task %s of pool %r could not be ended in order", task, self.name)
+            settle(work, _of_ours(f"What came of {work.code.name}() was lost", error))
+        finally:
+            if work.inputs is not None and not work.is_member:
+                self._let_go(work.inputs)
+        self.log.task_ended(task)
+
+    def _end(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         self._hearing.task_ended(work)
         self.task_record.ended(work, outcome, reason)
-        arrived = self._arrived.pop(task, None)
+        arrived = self._arrived.pop(work.task, None)
         if outcome not in ("value", "raised") and self._ready().kept.entries:
             left = keys_of(arrived.kept) if isinstance(arrived, Arrived) else ()
-            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task, left)
+            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, work.task, left)
         settle(work, outcome, reason, arrived)
-        if work.inputs is not None and not work.is_member:
-            self._let_go(work.inputs)
-        self.log.task_ended(task)
+
+    def _end_broadcast(self, broadcast: BroadcastWork) -> None:
+        try:
+            broadcast.done(broadcast.members)
+        except Exception as error:
+            _logger.exception("broadcast %s of pool %r could not be ended in order", broadcast.number, self.name)
+            broadcast.refused(_of_ours(f"What came of {broadcast.name}() was lost", error))
+        finally:
+            if broadcast.inputs is not None:
+                self._let_go(broadcast.inputs)
 
     # What another process has sent.
 
@@ -648,6 +688,14 @@ class Pool:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+
+def _of_ours(what: str, error: Exception) -> RemoteError:
+    """What a task ends with that an error of the library itself has kept from ending in order."""
+    kind = type(error).__name__
+    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind)
+    failed.__cause__ = error
+    return failed
 
 
 def _now() -> float:

@@ -1,6 +1,7 @@
 """One task at the client: what is sent, and where what comes back goes."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -88,6 +89,8 @@ class Away(Protocol):
     def coming(self) -> "Future[Arrived]":
         """A future of it."""
 
+
+_logger = logging.getLogger(__name__)
 
 _INTERRUPTIBLE = 0.5
 """Seconds of one wait: Python does not act on a signal that comes just before a wait until that ends."""
@@ -230,9 +233,19 @@ class TaskFuture[T](Future[T]):
         super().add_done_callback(callback)
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
-        """Have `fn` called when it has ended, with it."""
+        """Have `fn` called when it has ended, with it. What it raises on the library's thread is logged."""
         self._asked = True
-        super().add_done_callback(fn)
+
+        def call(ended: Future[T]) -> None:
+            try:
+                fn(ended)
+            except BaseException:
+                if not background.on_loop():
+                    raise
+                # An exit or an interrupt would end the loop, and with it all pools.
+                _logger.exception("a callback of the future of %s raised", self.name)
+
+        super().add_done_callback(call)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised; None if it returned."""
