@@ -212,7 +212,10 @@ class Pool:
             settle(work, PoolClosedError(closed))
         while self._broadcasts:
             _, broadcast = self._broadcasts.popitem()
-            broadcast.done(broadcast.members)
+            if broadcast.members or broadcast.is_cancelled:
+                self._end_broadcast(broadcast)
+            else:
+                broadcast.refused(PoolClosedError(closed))
         try:
             await self._fleet.close(leave=self._leaves)
             if self._plane is not None:
@@ -386,6 +389,7 @@ class Pool:
 
     def _withhold(self, node: Node, work: Work, result: LeftResult) -> None:
         """Have a task wait until a result that it takes, and that was lost, is there again."""
+        work.running = False
         self._tell(tasks.Withheld(work.task, node.rank))
 
         async def restore() -> None:
@@ -434,11 +438,11 @@ class Pool:
         return len(there)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
-        """Stop every member of a broadcast."""
+        """Stop every member of a broadcast; it gets no more of them."""
+        broadcast.is_cancelled = True
         if self._held.let_go(broadcast.number):
-            del self._broadcasts[broadcast.number]
-            broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
-        self.cancel(broadcast.members.values())
+            self._end_broadcast(self._broadcasts.pop(broadcast.number))
+        self._tell(tasks.CancelBroadcast(broadcast.number))
 
     def credit(self, work: Work, units: int) -> None:
         """The caller has consumed part of a task's stream."""
@@ -521,6 +525,7 @@ class Pool:
             case tasks.Requeue(task, _, retries, reason):
                 again = self._works[task]
                 again.running, again.retried, again.retried_after = False, retries, reason
+                again.is_leaving, again.coming = False, 0
                 self._arrived.pop(task, None)
                 asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
             case plane.Ready() | plane.Decided():
@@ -594,7 +599,10 @@ class Pool:
 
     def _end_broadcast(self, broadcast: BroadcastWork) -> None:
         try:
-            broadcast.done(broadcast.members)
+            if broadcast.is_cancelled and not broadcast.members:
+                broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
+            else:
+                broadcast.done(broadcast.members)
         except Exception as error:
             _logger.exception("broadcast %s of pool %r could not be ended in order", broadcast.number, self.name)
             broadcast.refused(_of_ours(f"What came of {broadcast.name}() was lost", error))

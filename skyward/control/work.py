@@ -455,6 +455,7 @@ class BroadcastWork:
         inputs: what it waits for before it begins.
         where: the nodes that it is for.
         of_call: handles of the kept values that are part of its call.
+        is_cancelled: whether its caller wants it no more.
     """
 
     make: Callable[[], Work]
@@ -469,6 +470,7 @@ class BroadcastWork:
     where: Several = ALL
     of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
+    is_cancelled: bool = False
 
     @property
     def kept(self) -> "tuple[Kept[Any], ...]":

@@ -585,6 +585,63 @@ def test_what_waits_for_what_is_made_again_can_be_cancelled(two: sky.Compute, tm
     assert a.result(60)[0] == 1.0
 
 
+def test_a_task_that_waits_for_what_is_made_again_does_not_run(
+    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
+) -> None:
+    again = tmp_path / "again"
+
+    @sky.function
+    def make_when() -> Any:
+        made = tmp_path / "made"
+        if made.exists():
+            tasks.wait_for_file.fn(str(again))
+        tasks.wait_for_file.fn(str(tmp_path / "go"))
+        made.touch()
+        return np.ones(SIZE)
+
+    a = two.start(make_when(), on=0).future
+    first = two.start(total(a), on=0).future
+    (tmp_path / "go").touch()
+    assert first.result(30) == SIZE
+    blocked = two.start(tasks.wait_for_file(str(tmp_path / "free")), on=1).future
+    wait_for(blocked.running, "the other node to be busy")
+    b = two.start(total(a), on=1)
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    (tmp_path / "free").touch()
+    wait_for(lambda: b.nodes and two.snapshot().queued == 1, "the task to be withheld")
+    wait_for(lambda: not b.future.running(), "it to count as waiting")
+    assert b.state == "queued"
+    again.touch()
+    assert b.future.result(60) == SIZE
+
+
+def test_what_a_cancelled_task_was_to_take_is_let_go(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+    a = left(two)
+    result = raw(a)
+    assert isinstance(result, LeftResult)
+    wait_for(lambda: result._users == 1, "the task that took it to let it go")
+    asked, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def __reduce__(self) -> Any:
+            asked.set()
+            go.wait(30)
+            return int, (7,)
+
+    foreign: Future[Any] = Future()
+    taker = total(a, foreign) > two
+    foreign.set_result(Slow())
+    assert asked.wait(30)
+    assert taker.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        taker.result(30)
+    go.set()
+    free = total(a) > two
+    assert free.result(30) == SIZE
+    wait_for(lambda: result._users == 1, "both tasks to let it go")
+
+
 def test_a_callback_cannot_wait_for_what_is_away(two: sky.Compute, left: Maker) -> None:
     a = left(two)
     said: Future[BaseException | None] = Future()

@@ -100,6 +100,27 @@ def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_cancel_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> None:
+    path = tmp_path / "never"
+    with sky.Compute(provider=sky.Local(boot_time=1.0), nodes=(0, 1)) as pool:
+        future = pool.start(tasks.append(str(path), "x"), on="all").future
+        assert future.cancel()
+        with pytest.raises(sky.TaskCancelledError, match=r"^append\(\) was cancelled before it started\.$"):
+            future.result(30)
+        assert tasks.add(1, 2) >> pool == 3
+        assert tasks.add(1, 2) @ pool == [3]
+    assert not path.exists()
+
+
+def test_a_pool_that_is_closed_says_so_to_broadcasts_that_wait(tmp_path: Path) -> None:
+    with sky.Compute(nodes=1) as pool:
+        gate = tasks.wait_for_file(str(tmp_path / "never")) > pool
+        held = pool.start(tasks.add(1, 2).after(gate), on="all").future
+    for future in (held, gate):
+        with pytest.raises(sky.PoolClosedError, match="was closed before this task ended"):
+            future.result(30)
+
+
 def test_cancel_after_the_end_changes_nothing(pool: sky.Compute) -> None:
     future = tasks.add(1, 2) > pool
     assert future.result(10) == 3
