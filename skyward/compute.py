@@ -19,13 +19,14 @@ from skyward.collections.base import refuse_standalone
 from skyward.collections.opener import Opener, Shared
 from skyward.config.pools import configured
 from skyward.console import ConsoleSink
-from skyward.control import background
+from skyward.control import background, stopping
 from skyward.control.decisions import DecisionEvent
 from skyward.control.forked import is_forked, refuse_forked
 from skyward.control.group_stream import GroupStream
 from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolReport, PoolSnapshot
+from skyward.control.stopping import stop_all
 from skyward.control.work import Sink, TaskFuture
 from skyward.dispatch import Dispatcher
 from skyward.errors import (
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Compute", "On"]
 
-_INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
 _outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
 """What was in scope around each `with` block of a pool."""
@@ -414,7 +414,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             if runs[0].is_stream:
                 return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
             with self._shown():
-                return runs[0].future.result()  # type: ignore[no-any-return]
+                return runs[0].future.take()  # type: ignore[no-any-return]
 
     def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
         """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
@@ -430,7 +430,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         with self._stopping(runs):
             self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs, waits=True)
             with self._shown():
-                return runs[0].future.result()  # type: ignore[no-any-return]
+                return runs[0].future.take()  # type: ignore[no-any-return]
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
         """A group under `>>`: its results as a tuple, or an iterator over them with `stream=True`."""
@@ -441,7 +441,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
-                return tuple([run.items() if run.is_stream else run.future.result() for run in runs])
+                return tuple([run.items() if run.is_stream else run.future.take() for run in runs])
 
     def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
         """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
@@ -487,7 +487,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
                     try:
-                        result = run.future.result()
+                        result = run.future.take()
                     except BaseException as error:
                         del run  # see `_stopping`
                         if isinstance(error, Exception):
@@ -558,9 +558,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_stop(runs)) from None
         except BaseException:
-            for run in runs:
-                run.cancel()
-                del run
+            stop_all(runs)
             raise
         finally:
             runs.clear()
@@ -607,9 +605,10 @@ def _check_call(pending: object) -> None:
 
 def _stop(runs: Sequence[Run[Any]]) -> str:
     """Stop what has not ended, wait a little for the nodes to say that it has, and return what was done."""
-    running = [run for run in runs if run.cancel()]
+    asked, running = stop_all(runs), []
     with contextlib.suppress(KeyboardInterrupt):
-        wait([run.future for run in running], _INTERRUPT_GRACE)
+        running = asked.result()
+        wait([run.future for run in running], stopping.GRACE)
     if not running and any(run.nodes for run in runs):
         return "the work had ended"
     if waiting := _ranks(run for run in running if not run.future.done()):

@@ -11,6 +11,7 @@ from skyward.control.inputs import Inputs
 from skyward.control.origin import current_origin
 from skyward.control.pool import Pool
 from skyward.control.run import Run, follow
+from skyward.control.stopping import stop_all
 from skyward.control.streams import Feeder, StreamBuffer, feeder
 from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError
@@ -164,8 +165,7 @@ class Dispatcher:
         counting = threading.Lock()
 
         def stop() -> None:
-            for run in tuple(runs):  # `end` clears the list from another thread
-                run.cancel()
+            stop_all(runs)
 
         def end() -> None:
             stop()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from skyward.control.offered import provider_config
+from skyward.control.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
 from skyward.kept import open_with
 from skyward.placement import target_of
@@ -368,8 +369,7 @@ class CellRunner:
         except KeyboardInterrupt:
             value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
-            for run in runs:
-                run.cancel()
+            stop_all(runs)
             raise
         if shape == "map":
             return [] if not runs and code.shows_value else value

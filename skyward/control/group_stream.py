@@ -1,13 +1,17 @@
 """The results of a group one by one, each as soon as it is there."""
 
 from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any
+from concurrent.futures import FIRST_COMPLETED, wait
+from typing import TYPE_CHECKING, Any
 
 from skyward.control.blocked import Blocked
 from skyward.control.run import Run
+from skyward.control.stopping import stop_all
 from skyward.control.streams import Stream
 from skyward.control.waking import Bell
+
+if TYPE_CHECKING:
+    from skyward.control.work import TaskFuture
 
 __all__ = ["GroupStream"]
 
@@ -24,7 +28,7 @@ class GroupStream(Stream[Any]):
 
     def __init__(self, runs: Iterable[Run[Any]], *, ordered: bool) -> None:
         self._runs = list(runs)  # those that `_waiting` is of
-        self._waiting: list[Future[Any]] = [run.given() for run in self._runs]
+        self._waiting: list[TaskFuture[Any]] = [run.given() for run in self._runs]
         self._ordered = ordered
         self._bell: Bell | None = None
 
@@ -36,7 +40,7 @@ class GroupStream(Stream[Any]):
                 with Blocked(tuple(self._waiting)):
                     wait(self._waiting, return_when=FIRST_COMPLETED)
             place = self._next_done() or 0
-            result = self._waiting[place].result()
+            result = self._waiting[place].take()
             del self._waiting[place], self._runs[place]  # a stream that was given is its reader's
             return result
         except BaseException:
@@ -64,6 +68,6 @@ class GroupStream(Stream[Any]):
     def close(self) -> None:
         """Stop the calls that are not over. Twice does no harm."""
         runs, self._runs = self._runs, []
-        for run in runs:
-            run.cancel()
         self._waiting.clear()
+        if runs:
+            stop_all(runs)
