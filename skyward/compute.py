@@ -605,10 +605,12 @@ def _check_call(pending: object) -> None:
 
 def _stop(runs: Sequence[Run[Any]]) -> str:
     """Stop what has not ended, wait a little for the nodes to say that it has, and return what was done."""
-    asked, running = stop_all(runs), []
-    with contextlib.suppress(KeyboardInterrupt):
+    asked = stop_all(runs)
+    try:
         running = asked.result()
         wait([run.future for run in running], stopping.GRACE)
+    except KeyboardInterrupt:
+        running = [run for run in runs if not run.future.done() or run.future.cancelled()]
     if not running and any(run.nodes for run in runs):
         return "the work had ended"
     if waiting := _ranks(run for run in running if not run.future.done()):

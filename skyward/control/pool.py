@@ -115,6 +115,7 @@ class Pool:
         self.boots = self._fleet.boots
         self._feeding = Feeding(self._node_of, self._hearing.not_fed, self._delivered, self._spawn)
         self._held = Prerequisites(self._spawn)
+        self._unwanted: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(lambda: self._tell(plane.Tick()))
@@ -405,7 +406,13 @@ class Pool:
         self._spawn(restore())
 
     def cancel(self, works: Iterable[Work]) -> None:
-        """Stop tasks; each ends when its node has stopped it."""
+        """Stop tasks, soon: those of many calls in one step; each ends when its node has stopped it."""
+        if not self._unwanted:
+            asyncio.get_running_loop().call_soon(self._cancel_unwanted)
+        self._unwanted += works
+
+    def _cancel_unwanted(self) -> None:
+        works, self._unwanted = self._unwanted, []
         self.cancel_numbers(work.task for work in works)
 
     def limit(self, works: Sequence[Work], seconds: float) -> None:
