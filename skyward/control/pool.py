@@ -207,16 +207,19 @@ class Pool:
         if self._observer is not None and not self._leaves:
             self._observer.stopping(closed)
         self._held.close()
-        self._left.close()
         for work in tuple(self._works.values()):
             self._hearing.task_ended(work)
             settle(work, PoolClosedError(closed))
+            if work.inputs is not None and not work.is_member:
+                work.inputs.let_go()
         while self._broadcasts:
             _, broadcast = self._broadcasts.popitem()
             if broadcast.members or broadcast.is_cancelled:
                 self._end_broadcast(broadcast)
             else:
                 broadcast.refused(PoolClosedError(closed))
+        # Whatever goes wrong with them, the machines are given back.
+        await asyncio.gather(self._left.close(bring=not self._leaves), return_exceptions=True)
         try:
             await self._fleet.close(leave=self._leaves)
             if self._plane is not None:

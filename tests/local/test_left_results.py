@@ -16,6 +16,7 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
+from skyward.control import left_results
 from skyward.control.left_results import LEFT_FROM, LeftResult
 from skyward.link.bulk import BulkPath
 from skyward.wire.messages import Blob
@@ -369,18 +370,40 @@ def test_results_beyond_what_a_node_may_keep_come_home(
     assert not isinstance(raw(a), LeftResult)
 
 
-def test_it_is_gone_with_its_pool_and_says_what_to_do(left: Maker) -> None:
-    with sky.Compute(nodes=1, name="away") as pool:
-        a, b = left(pool), left(pool, 2.0)
+def test_it_comes_home_at_the_end_of_its_pool(left: Maker) -> None:
+    with sky.Compute(nodes=1) as pool:
+        a, b, gone = left(pool), left(pool, 2.0), left(pool, 3.0)
         assert b.result()[0] == 2.0
+        assert isinstance(raw(a), LeftResult)
+        del gone
+        gc.collect()
+        run = pool.start(tasks.sleep(60), on=0)
+        still = total(a) > pool
+    assert a.result(30)[0] == 1.0
     assert b.result()[0] == 2.0
+    assert a.exception() is None
+    for future in (run.future, still):
+        with pytest.raises(sky.PoolClosedError):
+            future.result(30)
+
+
+def test_what_does_not_come_home_at_the_end_of_its_pool_is_told(left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_results, "_AT_THE_END", SIZE * 8 + 4096)
+    with sky.Compute(nodes=1, name="away") as pool:
+        notes = pool.events(ev.PoolNote)
+        futures = [left(pool), left(pool)]
+    told = notes.get(30)
+    assert isinstance(told, ev.PoolNote)
+    assert told.text.startswith("Pool 'away': What make() returned, 3.8 MiB in all, could not be brought here before")
+    assert told.text.endswith("it is lost. Call .result() before the pool is closed.")
+    errors = [error for future in futures if (error := future.exception(30)) is not None]
+    assert len(errors) == 1, "there was room for the other"
     with pytest.raises(
         sky.PoolClosedError,
         match=r"^The result of make\(\) was left on its node for the tasks that take it, and pool 'away' is closed\. "
         r"Call \.result\(\) before the pool is closed\.$",
     ):
-        a.result(30)
-    assert isinstance(a.exception(30), sky.PoolClosedError)
+        raise errors[0]
 
 
 def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
