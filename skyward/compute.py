@@ -12,7 +12,7 @@ from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
 
 from skyward import limits
 from skyward.collections.base import refuse_standalone
@@ -319,7 +319,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
     def snapshot(self) -> PoolSnapshot:
         """The pool as it is now: its nodes, how many tasks wait, run and have ended, and what it costs."""
         pool = self._pool
-        if pool is None or pool.state in ("idle", "requesting"):
+        if pool is None or not pool.is_known:
             wanted = [specs[0].nodes for specs in self._groups.values()]
             least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
             return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
@@ -333,7 +333,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             tasks: how many tasks that run or wait to list at most.
         """
         pool = self._pool
-        if pool is None or pool.state in ("idle", "requesting"):
+        if pool is None or not pool.is_known:
             return PoolReport(self.snapshot())
         record = pool.task_record
 
@@ -437,7 +437,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self._start_group(group, runs, waits=not group.stream)
+            self._start_group(group, runs, waits=True)
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
@@ -542,6 +542,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         items = list(group)
         if group.timeout is not None:
             items = [item if item.timeout is not None else item.with_timeout(group.timeout) for item in items]
+        waits = waits and not group.stream
         self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout, waits=waits)
 
     @contextmanager
@@ -569,7 +570,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
 
     def _look(self) -> PoolSnapshot | None:
         pool = self._pool
-        return None if pool is None or pool.state in ("idle", "requesting") else pool.snapshot()
+        return None if pool is None or not pool.is_known else pool.snapshot()
 
     def _dispatcher(self) -> Dispatcher:
         self._ready()
@@ -586,6 +587,15 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return self._pool
 
     if not TYPE_CHECKING:  # the type checkers would take every name for an attribute
+
+        async def __aenter__(self) -> NoReturn:
+            raise UsageError(
+                "A pool is no asynchronous context: write `with sky.Compute(...) as pool:`, also in a coroutine, which "
+                "can wait for its tasks with `await (f(x) > pool)`."
+            )
+
+        async def __aexit__(self, *_: object) -> None:
+            """See `__aenter__`."""
 
         def __getattr__(self, name: str) -> object:
             instead = OF_A_POOL.get(name)

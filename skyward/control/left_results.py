@@ -92,11 +92,11 @@ class LeftResult:
         """
         return background.run(self._owner.bring(self))
 
-    async def part(self, key: bytes) -> memoryview:
+    async def part(self, key: bytes, asker: "Node") -> memoryview:
         """The bytes of a large part, for a node that cannot get it from another."""
         if self.home is None:
             self.home = await self._owner.fetch(self)
-            self._owner.went_through_here(self)
+            self._owner.went_through_here(self, asker)
         return self.home.blobs[key]
 
     @property
@@ -276,14 +276,13 @@ class LeftResults:
                 self._take_away(result)
             raise ResultLostError(result) from None
 
-    def went_through_here(self, result: LeftResult) -> None:
+    def went_through_here(self, result: LeftResult, asker: "Node") -> None:
         """The nodes could not give it to each other."""
         if not self._said:
             self._said = True
-            self._note(
-                f"What {result.recipe.code.name}() returned goes to another node through this machine, since the nodes "
-                "cannot reach each other."
-            )
+            is_ours = any(node is asker for node in self._nodes())
+            why = "since the nodes cannot reach each other" if is_ours else "since that is one of another pool"
+            self._note(f"What {result.recipe.code.name}() returned goes to another node through this machine, {why}.")
 
     # Again.
 

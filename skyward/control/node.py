@@ -489,7 +489,7 @@ class Node:
         return self._fetch_and_put(key, view) if isinstance(view, RemoteBlob) else self.put(key, view)
 
     async def _fetch_and_put(self, key: bytes, blob: RemoteBlob) -> None:
-        await self.put(key, await blob.fetch())
+        await self.put(key, await blob.fetch(self))
 
     async def _bring_again(self, key: bytes, view: memoryview | RemoteBlob, leaving: asyncio.Future[None]) -> None:
         """Bring a blob that the node was told to forget, once it has: or what comes first would be forgotten."""

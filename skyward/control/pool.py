@@ -84,7 +84,9 @@ class Pool:
         self._launchers = launchers_of(record, groups, options)
         self._plane: ControlPlane | None = None
         self.clustering = (
-            None if options.cluster is False else Clustering(name, record.derive("authority"), self._use_node)
+            None
+            if options.cluster is False
+            else Clustering(name, record.derive("authority"), self._use_node, self._note)
         )
         self._works: dict[int, Work] = {}
         self.task_record = TaskRecord(self._works, self._rank_of)
@@ -95,7 +97,7 @@ class Pool:
             options.retry_on_interruption,
             self.submit,
             self._holds_results,
-            lambda text: self._bus.emit(events.PoolNote, f"Pool {name!r}: {text}"),
+            self._note,
             lambda: self._fleet.nodes.values(),
             self._spawn,
         )
@@ -245,6 +247,15 @@ class Pool:
             self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
             self._bus.end()
 
+    def _note(self, text: str) -> None:
+        """Tell the user something."""
+        self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {text}")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has come so far in opening that there is something to see of it."""
+        return self._plane is not None and self.state not in ("idle", "requesting")
+
     @property
     def _provider(self) -> str:
         return ", ".join(dict.fromkeys(launcher.provider_name for launcher in self._launchers.values()))
@@ -379,7 +390,7 @@ class Pool:
         if work.kept:
             ranks, said = self.kept_values.places(work, ranks)
             if said:
-                self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {said}")
+                self._note(said)
         self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
     def _let_go(self, inputs: Inputs) -> None:

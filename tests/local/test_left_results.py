@@ -208,6 +208,16 @@ def test_nodes_that_cannot_reach_each_other_get_it_through_here_and_that_is_said
     ]
 
 
+def test_a_node_of_another_pool_gets_it_through_here_and_that_is_said(left: Maker) -> None:
+    with sky.Compute(nodes=1) as pool, sky.Compute(nodes=1) as other:
+        notes = pool.events(ev.PoolNote)
+        assert total(left(pool)) >> other == SIZE
+    assert [note.text for note in notes if isinstance(note, ev.PoolNote) and "through" in note.text] == [
+        f"Pool {pool.name!r}: What make() returned goes to another node through this machine, since that is one of "
+        "another pool."
+    ]
+
+
 def test_what_somebody_asks_for_comes_home_at_once(two: sky.Compute, fetched: Fetched, left: Maker) -> None:
     (asked, go), (called_back, _), (awaited, _) = (left.start(two) for _ in range(3))
     answers = [total(a) > two for a in (asked, called_back, awaited)]
