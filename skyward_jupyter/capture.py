@@ -22,7 +22,7 @@ from skyward.wire.arrays import View, extent_of, shared_views
 from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
-from skyward.wire.process_wide import generators_used_by, settings_used_by
+from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
 from skyward.wire.sources import ModuleSource, source_bundle
 from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
@@ -68,7 +68,7 @@ class Capture:
     def captured(self) -> Mapping[str, Packed]:
         """By the names of what is in them, the packed values."""
         named = (", ".join(name for root in roots for name in root.names) for roots in self.request.roots)
-        return dict(zip(named, self.values, strict=True))
+        return {names: packed for names, packed in zip(named, self.values, strict=True) if names}
 
     @cached_property
     def pending(self) -> PendingFunction[Any]:
@@ -308,10 +308,9 @@ class _Taking:
         if any(value is warnings for value in self.user_ns.values()):
             modules.append("warnings")  # its filters are set once, for all code
         packages = {module.partition(".")[0] for module in modules}
-        for settings in settings_used_by(packages):
-            self._values.append(_Value([], settings, self._shared(settings.title, settings)))
-        for each in generators_used_by(packages) if with_generators else ():
-            self._values.append(_Value([], each, self._shared("the random numbers", each)))
+        generators = generators_used_by(packages) if with_generators else ()
+        for each in (*settings_used_by(packages), *generators):
+            self._values.append(_Value([], each, self._shared(title_of(each), each)))
 
     @property
     def notices(self) -> list[str]:
