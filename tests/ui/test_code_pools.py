@@ -8,7 +8,7 @@ from tests.ui.lab import Lab
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
 OPEN = """print("printed before")
-pool = sky.Compute(name="train", nodes=(1, 3), provider=sky.Local(boot_time=1.5))
+pool = sky.Compute(name="train", nodes=(1, 3), provider=sky.Local(boot_time=4))
 _ = pool.open()
 print("printed after")"""
 
