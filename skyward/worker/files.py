@@ -18,10 +18,11 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, below, matching, read, signature, write
-from skyward.files.patterns import Excludes, Glob, aside, is_inside, parents
+from skyward.files.patterns import Excludes, Glob, aside, is_inside, literal, parents
 from skyward.files.plan import Placing, bring, place, sync
 from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Span, pieces
 from skyward.wire.clock import clock
+from skyward.words import option_text
 from skyward.worker import folder as folders
 from skyward.worker.folder import Directories
 from skyward.worker.hardware import free_memory
@@ -265,7 +266,7 @@ class CellFiles:
                 why = f"more than half of the {_size(room * _OF_MEMORY)} of memory that are free there. Bring"
             self._notes.append(
                 f"{path} ({_size(size)}) stayed on node {self._node}: the files that come home would be {why} it home "
-                f"with --fetch {path}."
+                f"with {_fetch(path)}."
             )
         return [each for each in chosen if each[0] not in staying]
 
@@ -381,7 +382,7 @@ class _Placement:
         if step == "replace":
             self._notes.append(
                 f"{path} on node {self._node} had been changed by an earlier cell, and is now as it is here. "
-                f"To keep such changes, bring them home with --fetch {path}, or use --sync."
+                f"To keep such changes, bring them home with {_fetch(path)}, or use --sync."
             )
         elif step == "set aside":
             kept = self._set_aside(path)
@@ -501,6 +502,11 @@ def _look_at_all(root: str) -> Listing | None:
         return below(root, ".", Excludes(), _NOTICED)
     except (OSError, TooManyFilesError):
         return None
+
+
+def _fetch(path: str) -> str:
+    """The option that brings one file home."""
+    return option_text("--fetch", literal(path))
 
 
 def _size(nbytes: int) -> str:

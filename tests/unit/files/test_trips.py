@@ -12,6 +12,7 @@ from skyward.errors import PayloadError
 from skyward.files.disk import write
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
+from skyward_jupyter.options import parse_cell
 from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit
@@ -266,6 +267,15 @@ def test_more_than_the_limit_stays_and_is_told(sides: Sides) -> None:
         "b (0.0 MiB) stayed on node 0: the files that come home would be over the limit of 0.0 MiB. "
         "Raise it with --file-limit, and bring it home with --fetch b."
     )
+
+
+@pytest.mark.parametrize("name", ["-dash.txt", "a b.txt", "it's.txt", "~me", "a,b.txt", "a #1", "a[1]*.txt", " x "])
+def test_the_option_that_is_told_fetches_the_file_whatever_its_name(sides: Sides, name: str) -> None:
+    sides.cell(writes(sides, (name, "1" * 1000)))
+    told = sides.cell(fetch=("*",), limit=100)
+    line = told[0].partition("bring it home with ")[2].removesuffix(".")
+    sides.cell(fetch=parse_cell(line).fetch)
+    assert contents(sides.here) == {name: "1" * 1000}
 
 
 def test_more_than_there_is_memory_for_stays_and_the_rest_comes(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
