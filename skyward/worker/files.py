@@ -68,13 +68,6 @@ class _Record:
         base = {name: bytes.fromhex(version) for name, version in found["base"].items()}
         return cls(base, found["runs"], Versions(looks))
 
-    def begin(self, run: str) -> bool:
-        """Note a cell; return whether it is the first of its runs here."""
-        if run in self.runs:
-            return False
-        self.runs.append(run)
-        return True
-
     def save(self, path: str) -> None:
         """Write it to a file."""
         looks = {name: (look, version.hex()) for name, (look, version) in self.versions.known.items()}
@@ -152,7 +145,10 @@ class CellFiles:
     def _place(self, request: FilesRequest, root: str) -> None:
         if request.sent or request.roots:
             with _placing("What goes along", self._node), self._recorded() as record:
-                _Placement(request, root, record, self._node, self._notes).carry_out(is_first=record.begin(self._run))
+                is_first = self._run not in record.runs
+                _Placement(request, root, record, self._node, self._notes).carry_out(is_first=is_first)
+                if is_first:
+                    record.runs.append(self._run)
         for name in request.folders:
             if not request.syncs_folder(name):
                 with _placing(name, self._node), contextlib.suppress(FileExistsError, NotADirectoryError):

@@ -128,13 +128,13 @@ class Arrival:
         node, result = source
         span = brought.span
         with self._told(name, node):
-            where = self._place(name)
-            now = self._version(where)
-            is_outdated = now is not None and now == self._copies.get(where) and not self._request.syncs(span.path)
-            if now not in (None, span.version) and not is_outdated:
-                label = f"node{node}" if self._request.syncs(span.path) else label
-                other = self._free(span.path, label, span.version)
-                self.problems.append(f"{name} is here already, and stays: the version of node {node} is in {other}.")
+            where, is_synced = self._place(name), self._request.syncs(span.path)
+            now, file = self._version(where), self._file_above(name)
+            is_outdated = now is not None and now == self._copies.get(where) and not is_synced
+            if file is not None or (now not in (None, span.version) and not is_outdated):
+                other = self._free(span.path, f"node{node}" if is_synced else label, span.version, above=file)
+                taken = f"{name} is here already, and stays" if file is None else f"{file} is a file here"
+                self.problems.append(f"{taken}: the version of node {node} is in {other}.")
                 name, where = other, self._place(other)
             self._write(name, brought, result)
             self._copies[where] = span.version

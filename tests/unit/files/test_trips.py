@@ -147,6 +147,19 @@ def test_where_a_file_of_a_cell_is_in_the_way_of_a_folder_both_are_named(sides: 
         sides.cell(files=("a/b",))
 
 
+def test_a_run_whose_files_were_not_put_in_place_does_not_count_as_the_first(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides.write("a", "1")
+    sides.write("b", "2")
+    request = sides.trip("map", files=("a", "b")).request(shared=False)
+    with monkeypatch.context() as patched:
+        patched.setattr("skyward.worker.files.write", fails_for("b"))
+        assert sides.attempt(request, run="one cell")[1] is not None
+    sides.run(request, run="one cell")
+    assert contents(sides.there()) == {"a": "1", "b": "2"}
+
+
 # --fetch
 
 
@@ -356,6 +369,13 @@ def test_a_file_that_has_the_name_of_a_copy_is_not_replaced(sides: Sides) -> Non
         "log.node0-2.txt": "1",
         "log.node1.txt": "2",
     }
+
+
+def test_copies_of_a_file_in_a_folder_that_is_a_file_here_come_beside_it(sides: Sides) -> None:
+    sides.write("out", "mine")
+    told = all_nodes(sides, ("1", "2"), "out/a", fetch=("out/*",))
+    assert contents(sides.here) == {"out": "mine", "out.node0/a": "1", "out.node1/a": "2"}
+    assert told[0] == "out is a file here: the version of node 0 is in out.node0/a."
 
 
 @pytest.mark.parametrize("earlier", ["a conflict of an earlier cell", "1"])
