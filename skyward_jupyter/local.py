@@ -1,7 +1,7 @@
 """`%%sky --local`: a cell that runs in the notebook itself, without a node, to try it out."""
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from skyward.errors import UsageError
@@ -44,19 +44,15 @@ class LocalCell:
         exec(self._program.body, self._user_ns)
         return None if self._program.last is None else eval(self._program.last, self._user_ns)
 
-    def stream(self, show: Callable[[object], object]) -> list[Any]:
-        """Run a cell that yields: `show` each element, and then its last expression; the elements."""
-        elements: list[Any] = []
+    def stream(self, show: Callable[[object], object]) -> Generator[Any]:
+        """Run a cell that yields: yield its elements, and `show` its last expression."""
         self._user_ns[SHOW] = show
         try:
             exec(self._program.body, self._user_ns)
-            for element in self._user_ns[STREAM]():
-                elements.append(element)
-                show(element)
+            yield from self._user_ns[STREAM]()
         finally:
             self._user_ns.pop(SHOW, None)
             self._user_ns.pop(STREAM, None)
-        return elements
 
     def run_each(self, name: str, elements: Iterable[Any]) -> list[Any]:
         """Run it for one element after the other, which `name` stands for; the values of its last expression.

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from textwrap import dedent
@@ -172,7 +172,7 @@ class SkyMagics(ConfiguredMagics):
 
     def up(self, words: Sequence[str]) -> Any:
         """Open a pool; the pool."""
-        names, given, asked = parse_words(words, "up", (*POOL_OPTIONS, _QUIET))
+        names, given, asked = _words_of_pool(words, "up", (*POOL_OPTIONS, _QUIET))
         settings = self._settings
         name = _at_most_one(names, "up") or settings.pool
         compute = self._runner.open(name, asked, settings, quiet="quiet" in given)
@@ -181,7 +181,7 @@ class SkyMagics(ConfiguredMagics):
 
     def down(self, words: Sequence[str]) -> None:
         """Close one pool, or all."""
-        names, given, _ = parse_words(words, "down", (_ALL,))
+        names, given, _ = _words_of_pool(words, "down", (_ALL,))
         name = _at_most_one(names, "down")
         if "all" in given:
             if name is not None:
@@ -195,7 +195,7 @@ class SkyMagics(ConfiguredMagics):
 
     def status(self, words: Sequence[str]) -> None:
         """Show pools, their nodes, and cells in the background."""
-        names, _, _ = parse_words(words, "status", ())
+        names, _, _ = _words_of_pool(words, "status")
         name = _at_most_one(names, "status")
         pools = [self._pools.get(each).snapshot() for each in ([name] if name else self._pools.names)]
         if not pools:
@@ -221,16 +221,16 @@ class SkyMagics(ConfiguredMagics):
 
     def decisions(self, words: Sequence[str]) -> None:
         """Show why a pool has grown and shrunk."""
-        names, _, _ = parse_words(words, "decisions", ())
+        names, _, _ = _words_of_pool(words, "decisions")
         name = _at_most_one(names, "decisions") or self.default_pool
         events = self._pools.get(name).decisions()
         _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
 
     def scale(self, words: Sequence[str]) -> None:
         """Change how many nodes a pool has; with `--wait`, return when they are there."""
-        found, given, _ = parse_words(words, "scale", (_WAIT, _QUIET))
+        found, given, _ = _words_of_pool(words, "scale", (_WAIT, _QUIET))
         match found:
-            case [nodes]:
+            case [nodes] if "pool" not in given:
                 name = self.default_pool
             case [name, nodes]:
                 pass
@@ -245,7 +245,7 @@ class SkyMagics(ConfiguredMagics):
 
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""
-        names, _, _ = parse_words(words, "attach", ())
+        names, _, _ = _words_of_pool(words, "attach")
         name = _at_most_one(names, "attach") or self.default_pool
         compute = self._pools.attach(name, opening=self.opening)
         self.put_in_scope()
@@ -256,7 +256,7 @@ class SkyMagics(ConfiguredMagics):
         """Give back what is left of pools whose process is gone."""
         from skyward.reaping import reap, told
 
-        names, _, _ = parse_words(words, "reap", ())
+        names, _, _ = _words_of_pool(words, "reap")
         _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
 
     def kept(self, words: Sequence[str]) -> "Kept[Any] | None":
@@ -315,8 +315,9 @@ class SkyMagics(ConfiguredMagics):
 
     def _node(self, words: Sequence[str], command: str) -> tuple[str, int]:
         """The pool and the rank that a command names."""
-        match parse_words(words, command, ())[0]:
-            case [node] if node.isdecimal():
+        found, given, _ = _words_of_pool(words, command)
+        match found:
+            case [node] if node.isdecimal() and "pool" not in given:
                 return self.default_pool, int(node)
             case [name, node] if node.isdecimal():
                 return name, int(node)
@@ -330,7 +331,7 @@ class SkyMagics(ConfiguredMagics):
 
     def tasks(self, words: Sequence[str]) -> None:
         """Show the tasks of a pool."""
-        names, _, _ = parse_words(words, "tasks", ())
+        names, _, _ = _words_of_pool(words, "tasks")
         name = _at_most_one(names, "tasks") or self.default_pool
         found = self._pools.get(name).report().tasks
         _say(task_table(found) if found else f"Pool {name!r} has had no tasks yet.")
@@ -361,7 +362,7 @@ class SkyMagics(ConfiguredMagics):
 
     def config_(self, words: Sequence[str]) -> None:
         """Show every setting, its value, and where that comes from."""
-        names, _, _ = parse_words(words, "config", ())
+        names, _, _ = _words_of_pool(words, "config")
         name, config = _at_most_one(names, "config"), load()
         settings = self.sourced
         pools = [name] if name else dict.fromkeys([settings["pool"].value, *self._pools.names, *config.pools])
@@ -415,7 +416,7 @@ def _help_text() -> str:
         "%sky! [options] EXPRESSION runs one line there, and gives its value.\n\n"
         f"How the cell runs:\n{cells}\n\n"
         f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
-        f"Pools:\n{commands}"
+        f"Pools (their NAME may be given as --pool NAME, too):\n{commands}"
     )
 
 
@@ -439,6 +440,14 @@ def _unknown_command(command: str) -> UsageError:
     close = get_close_matches(command, COMMANDS, n=1)
     hint = f"did you mean `%sky {close[0]}`?" if close else f"there are {', '.join(COMMANDS)}."
     return UsageError(f"%sky has no subcommand {command!r}; {hint}")
+
+
+def _words_of_pool(
+    words: Sequence[str], command: str, options: Sequence[Option] = ()
+) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
+    """As `parse_words`, for a command that takes the name of a pool: with `--pool NAME`, that is the first word."""
+    names, given, asked = parse_words(words, command, (*options, _POOL))
+    return [given["pool"], *names] if "pool" in given else names, given, asked
 
 
 def _at_most_one(words: Sequence[str], command: str) -> str | None:

@@ -9,7 +9,7 @@ from skyward.kept import Kept
 from skyward.wire.contents import Contents, is_plain, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
-from skyward.words import nodes_text
+from skyward.words import joined, nodes_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward.worker.joint import Together
@@ -189,7 +189,7 @@ class _Home:
             names = [name for name in self._harvest.changed if name not in together.names]
             if names:
                 self.notices.append(
-                    f"What the cell changed in {_listed(names)} could not be brought here: {reason}. "
+                    f"What the cell changed in {joined(names)} could not be brought here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} as before."
                 )
             needed = seeds_used(together.packed, seeds)
@@ -290,7 +290,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
                 nodes.setdefault(name, []).append(result.node)
     if not nodes:
         return []
-    names = _listed(list(nodes))
+    names = joined(nodes)
     ranks = sorted({rank for each in nodes.values() for rank in each})
     variables = [name for name in nodes if name.isidentifier()]  # others are settings, called what they are
     here = "it is" if len(nodes) == len(variables) == 1 else "they are"
@@ -310,11 +310,7 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
         return []
     ranks = sorted({rank for each in nodes.values() for rank in each})
     are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {_listed(list(nodes))} on {nodes_text(ranks)}; here {are} as before."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} as before."]
 
 
 def _fix(reason: str, is_here: bool) -> str:

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
@@ -142,7 +142,7 @@ class CellRunner:
             if options.map is not None and elements is not None:
                 return cell.run_each(options.map, elements)
             if cell.is_stream:
-                self._remember(cell.stream(self._show))
+                self._show_here(cell)
                 return None
             value = cell.run()
             if gives:
@@ -153,6 +153,17 @@ class CellRunner:
         finally:
             if shown:
                 self._publish(Footer((), (), time.monotonic() - started))
+
+    def _show_here(self, cell: LocalCell) -> None:
+        """Show the elements of a cell that yields here, as they come, and let `_` have the list of them."""
+        elements = []
+        try:
+            with closing(cell.stream(self._show)) as stream:
+                for element in stream:
+                    elements.append(element)
+                    self._show(element)
+        finally:
+            self._remember(elements)
 
     def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
         """Wait until a pool has as many nodes as it was told to have; how many those are.

@@ -237,6 +237,40 @@ def test_much_data_is_shown_before_it_goes(notebook: Notebook) -> None:
 # The line magic.
 
 
+@pytest.mark.parametrize(
+    ("by_place", "by_option"),
+    [
+        ("scale train 3", "scale 3 --pool train"),
+        ("scale train 3", "scale --pool=train 3"),
+        ("status train", "status --pool train"),
+        ("decisions train", "decisions --pool train"),
+        ("tasks train", "tasks --pool train"),
+        ("config train", "config --pool train"),
+        ("reap train", "reap --pool train"),
+        ("down train", "down --pool train"),
+        ("drain train x", "drain --pool train x"),
+        ("drain train", "drain --pool train"),
+        ("scale train", "scale --pool train x"),
+    ],
+)
+def test_a_pool_is_named_by_place_or_by_option(notebook: Notebook, by_place: str, by_option: str) -> None:
+    ran = []
+    for line in (by_place, by_option):
+        notebook("pool = %sky up --pool train --nodes 1:4")
+        done = notebook(f"%sky {line}")
+        ran.append((done.out, type(done.error), notebook("%sky pools").out))
+    assert ran[0] == ran[1]
+
+
+def test_a_pool_that_is_named_twice_is_refused(notebook: Notebook, compute: Pools) -> None:
+    notebook("pool = %sky up --pool train")
+    assert [pool.name for pool in compute.made] == ["train"]
+    shown = notebook("%sky down other --pool train").shown_error
+    assert shown.startswith("UsageError: %sky down takes [NAME | --all], but got 'train other'.")
+    shown = notebook("%sky scale other 3 --pool train").shown_error
+    assert shown.startswith("UsageError: %sky scale takes the name of a pool and a number of nodes")
+
+
 def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: Pools) -> None:
     assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
     assert notebook("pool = %sky up train --nodes 2:4\npool").result is compute.made[0]
