@@ -132,7 +132,9 @@ def capture(
         taking.process_wide(code)
     parts = taking.parts()
     sources = source_bundle([*code.imports, *sorted(taking.local)])
-    outputs = code.assigned if code.only is None else code.only
+    is_in_place = in_place and each is None
+    assigned = (*code.assigned, *code.changes) if is_in_place else code.assigned
+    outputs = dict.fromkeys(assigned if code.only is None else code.only)
     manifest = Manifest(
         entries=tuple(
             sorted([*taking.entries, *(part.entry for part in parts if part.is_named)], key=lambda entry: -entry.nbytes)
@@ -157,7 +159,7 @@ def capture(
         limit=limit,
         run=uuid.uuid4().hex,
         definitions=code.definitions,
-        in_place=in_place and each is None,
+        in_place=is_in_place,
         shows=each is None,
         keep=tuple(keep),
         keep_for=keep_for,

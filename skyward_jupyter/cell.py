@@ -26,7 +26,8 @@ class CellCode:
         filename: what its tracebacks call it.
         captures: names that it reads and that it has not certainly bound by then.
         shadowing: builtins that it reads; they are captured only where the notebook has its own in their place.
-        assigned: names that it binds, or through which it assigns to an item or an attribute.
+        assigned: names that it binds.
+        changes: names through which it assigns to an item or an attribute.
         incidental: names that it binds by the way, as `with` and `for` do.
         deletes: names that it may unbind.
         definitions: names bound by an import, a function or a class.
@@ -45,6 +46,7 @@ class CellCode:
     captures: tuple[str, ...] = ()
     shadowing: tuple[str, ...] = ()
     assigned: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     incidental: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
@@ -129,7 +131,8 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         filename=filename,
         captures=tuple(name for name in names.reads if name not in _EVERYWHERE),
         shadowing=tuple(name for name in names.reads if name in _EVERYWHERE),
-        assigned=_unique((*names.binds, *names.changes)),
+        assigned=tuple(names.binds),
+        changes=tuple(names.changes),
         incidental=tuple(names.incidental),
         deletes=tuple(names.deletes),
         definitions=tuple(names.defines),

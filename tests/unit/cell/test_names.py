@@ -121,7 +121,8 @@ def test_captures_what_it_reads_before_it_binds_it(source: str, captures: str) -
     ],
 )
 def test_what_it_binds_or_assigns_through(source: str, assigned: str) -> None:
-    assert sorted(look(source).assigned) == sorted(assigned.split())
+    code = look(source)
+    assert sorted({*code.assigned, *code.changes}) == sorted(assigned.split())
 
 
 @pytest.mark.parametrize(
