@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError, TooLargeError, UsageError
@@ -32,10 +32,12 @@ from skyward_jupyter.manifest import Entry, Manifest
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import stated
 
-__all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of"]
+__all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
 
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
+
+_NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 _HISTORY = re.compile(r"_+|_i+|_i?\d+|In|Out|_[iod]h")
 """Names under which IPython keeps inputs and outputs."""
@@ -97,6 +99,7 @@ def capture(
     is_next: bool = False,
     keep: Sequence[str] = (),
     keep_for: float = KEEP_FOR,
+    local: Mapping[str, Any] = _NO_LOCALS,
 ) -> Capture:
     """The cell `code` with the values of `user_ns` that it reads.
 
@@ -112,6 +115,7 @@ def capture(
         is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
         keep: names whose values the node keeps after the cell (`--keep`).
         keep_for: seconds after their last use in which scaling down does not take the node.
+        local: the variables of the function in which the cell is; they come before the names of the notebook.
 
     Raises:
         NameError: the cell reads a name that is not there.
@@ -119,11 +123,12 @@ def capture(
         NotPicklableError: a value cannot travel; the message names it and the path inside it.
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
-    taking = _Taking(user_ns)
-    code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, user_ns)))
+    refuse_binding(code.assigned, code.deletes, local)
+    taking = _Taking(user_ns, local)
+    code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, taking.scope)))
     each = None
     if map_name is not None:
-        values = _elements(map_name, code, user_ns)
+        values = _elements(map_name, code, taking.scope)
         each = (map_name, tuple(taking.pack(f"{map_name}[{i}]", value) for i, value in enumerate(values)))
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
@@ -165,7 +170,8 @@ def capture(
         keep_for=keep_for,
     )
     packed = tuple(part.shared.packed for part in parts)
-    originals = Originals([part.shared.memo for part in parts])
+    taken = {name: value for name, value in local.items() if name in taking.taken}
+    originals = Originals([part.shared.memo for part in parts], taken)
     notices = (*taking.notices, *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 
@@ -238,24 +244,26 @@ class _Taking:
     """What has been taken out of the notebook so far."""
 
     user_ns: dict[str, Any]
+    variables: Mapping[str, Any] = _NO_LOCALS
     entries: list[Entry] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
     _values: list[_Value] = field(default_factory=list)
-    _taken: set[str] = field(default_factory=set)
     _seen: dict[int, _Value] = field(default_factory=dict)
     _classes: dict[str, _Value] = field(default_factory=dict)
     _waiting: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.scope: Mapping[str, Any] = {**self.user_ns, **self.variables} if self.variables else self.user_ns
         self._side = Side(self.user_ns, is_home=True)
 
     def names(self, code: CellCode, given: Collection[str]) -> None:
         """Take the names that `code` reads, and those that functions among them use."""
-        _check_unbound(code, self.user_ns, given)
+        _check_unbound(code, self.scope, given)
         explicit = code.withheld == "-i"
         for name in (*code.captures, *code.shadowing):
-            if name in self.user_ns and not _is_machinery(name, self.user_ns[name]):
+            if name in self.scope and not _is_machinery(name, self.scope[name]):
                 if not explicit and _HISTORY.fullmatch(name):
                     raise UsageError(
                         f"{name} is part of the notebook's own history, which stays here. "
@@ -265,20 +273,25 @@ class _Taking:
         done: set[str] = set()
         while self._waiting:
             name, user = self._waiting.pop()
+            if name in self.variables and name in self.user_ns and self.variables[name] is not self.user_ns[name]:
+                raise UsageError(
+                    f"{user} uses {name} of the notebook, and here {name} is a variable of the function: one of them "
+                    "needs another name."
+                )
             fresh = name not in done and name in self.user_ns and name not in given
             done.add(name)
             if fresh and not _is_machinery(name, self.user_ns[name]) and not _HISTORY.fullmatch(name):
                 self._take(name, f"used by {user}")
 
     def _take(self, name: str, reason: str) -> None:
-        if name in self._taken or name in self.modules:
+        if name in self.taken or name in self.modules:
             return
-        value = self.user_ns[name]
+        value = self.scope[name]
         if isinstance(value, ModuleType) and _is_by_name(value):
             self.modules[name] = value.__name__
             self.local.add(value.__name__)
             return
-        self._taken.add(name)
+        self.taken.add(name)
         known = self._seen.get(id(value))
         if known is not None:
             known.names.append(name)
@@ -447,6 +460,20 @@ def _elements(name: str, code: CellCode, user_ns: Mapping[str, Any]) -> list[Any
             f"Use {name} in the cell: there it stands for one element."
         )
     return elements_of(name, user_ns)
+
+
+def refuse_binding(assigned: Iterable[str], deletes: Iterable[str], local: Mapping[str, Any]) -> None:
+    """Refuse to bind a variable of the function that the cell is in, which only the function can do.
+
+    Raises:
+        UsageError: the cell binds one of `local`.
+    """
+    for name in (*assigned, *deletes):
+        if name in local:
+            raise UsageError(
+                f"{name} is a variable of the function, which %sky! cannot bind: give it the value of the expression, "
+                f"`{name} = %sky! ...`."
+            )
 
 
 def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:
