@@ -7,9 +7,10 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError, TooLargeError, UsageError
@@ -28,6 +29,7 @@ from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
 from skyward_jupyter.kept import KeptValue, LazyModule
+from skyward_jupyter.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.manifest import Entry, Manifest
 from skyward_jupyter.originals import Originals
 from skyward_jupyter.present import stated
@@ -172,7 +174,7 @@ def capture(
     packed = tuple(part.shared.packed for part in parts)
     taken = {name: value for name, value in local.items() if name in taking.taken}
     originals = Originals([part.shared.memo for part in parts], taken)
-    notices = (*taking.notices, *_changed_modules(sources))
+    notices = (*taking.notices, *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 
 
@@ -253,6 +255,9 @@ class _Taking:
     _seen: dict[int, _Value] = field(default_factory=dict)
     _classes: dict[str, _Value] = field(default_factory=dict)
     _waiting: list[tuple[str, str]] = field(default_factory=list)
+    _functions: list[FunctionType] = field(default_factory=list)
+    _lookups: list[Lookups] = field(default_factory=list)
+    _left: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scope: Mapping[str, Any] = {**self.user_ns, **self.variables} if self.variables else self.user_ns
@@ -270,6 +275,12 @@ class _Taking:
                         f"Give the value a name of its own, or take it along with `-i {name}`."
                     )
                 self._take(name, "")
+        self._take_what_those_use(given)
+        if code.withheld is None:
+            self._take_by_string(code, given)
+
+    def _take_what_those_use(self, given: Collection[str]) -> None:
+        """Take the names that functions use which are taken already."""
         done: set[str] = set()
         while self._waiting:
             name, user = self._waiting.pop()
@@ -282,6 +293,55 @@ class _Taking:
             done.add(name)
             if fresh and not _is_machinery(name, self.user_ns[name]) and not _HISTORY.fullmatch(name):
                 self._take(name, f"used by {user}")
+
+    def _take_by_string(self, code: CellCode, given: Collection[str]) -> None:
+        """Take the names that the cell, or a function that is taken, may find by a string."""
+        tried = {*given, *self.taken, *self.modules}
+        while new := [name for name in sorted(self._words(code)) if name in self.scope and name not in tried]:
+            tried.update(new)
+            for name in new:
+                if not _is_machinery(name, self.scope[name]) and not _HISTORY.fullmatch(name):
+                    self._take_if_possible(name, given)
+
+    def _words(self, code: CellCode) -> set[str]:
+        """What may be names in strings by which the cell, or a function that is taken, finds variables."""
+        for function in self._functions[len(self._lookups) :]:
+            self._lookups.append(lookups_of(function))
+        lookups = [code.lookups, *self._lookups]
+        in_namespace = any(each.in_namespace for each in lookups)
+        words = {word for each in lookups if in_namespace or each.by_method for word in each.words}
+        given = self.taken if in_namespace else code.lookups.arguments  # a function may be called with any of them
+        values = (self.scope[name] for name in given if name in self.scope)
+        return words.union(*(words_in(text) for value in values for text in texts_in(value) or ()))
+
+    def _take_if_possible(self, name: str, given: Collection[str]) -> None:
+        """Take a name that a string has, with all it uses, unless some of that cannot go along."""
+        mine = ("taken", "_values", "_seen", "_classes", "_waiting", "_functions", "local", "modules")
+        before = {each: copy(getattr(self, each)) for each in mine}
+        try:
+            self._take(name, "named in a string")
+            self._take_what_those_use(given)
+        except (NotPicklableError, UsageError) as error:
+            for each, value in before.items():
+                setattr(self, each, value)
+            self._left.append(f"{name}, which a string names, is not there on the node: {error}")
+
+    def missed(self, code: CellCode) -> Iterator[str]:
+        """One sentence for each name in a string that cannot go along, and one if there are names nobody can know."""
+        yield from self._left
+        if code.withheld is not None:
+            return
+        there = {*self.taken, *self.modules}
+        others = (name for name, value in self.user_ns.items() if name not in there and not _is_machinery(name, value))
+        if all(name.startswith("_") or _HISTORY.fullmatch(name) for name in others):
+            return
+        for blind in (each for lookups in (code.lookups, *self._lookups) for each in lookups.blind):
+            if not blind.unless or any(texts_in(self.scope.get(name)) is None for name in blind.unless):
+                yield (
+                    f"{blind.what} finds only those variables of the notebook that the cell reads or names in a "
+                    "string. `-i NAMES` says instead which ones go along: name all that it needs."
+                )
+                return
 
     def _take(self, name: str, reason: str) -> None:
         if name in self.taken or name in self.modules:
@@ -369,6 +429,7 @@ class _Taking:
         for handle in shared.packed.kept:
             self._used_by(handle)
         self.local |= shared.modules
+        self._functions += shared.functions
         for key, kind in shared.classes.items():
             self._class(key, kind, name)
         return shared

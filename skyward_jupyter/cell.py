@@ -8,6 +8,7 @@ from importlib import import_module
 
 from skyward.wire.sources import imported_names
 from skyward.worker.program import PROVIDED, build
+from skyward_jupyter.lookups import NO_LOOKUPS, Lookups, find_lookups
 from skyward_jupyter.names import find_names
 from skyward_jupyter.node_magics import local_magics, magic_of
 
@@ -39,6 +40,7 @@ class CellCode:
         only: the names that `-o` asks back; None for all.
         withheld: the option that keeps names of the notebook from the cell, if any.
         packages: those that a `%pip install` in it asks for.
+        lookups: how it finds variables by their names in strings.
     """
 
     source: str
@@ -58,6 +60,7 @@ class CellCode:
     only: tuple[str, ...] | None = None
     withheld: str | None = None
     packages: tuple[str, ...] = ()
+    lookups: Lookups = NO_LOOKUPS
 
     def narrow(
         self,
@@ -142,6 +145,7 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         is_async=program.is_async,
         shows_value=program.shows_value,
         packages=magics.packages,
+        lookups=find_lookups([tree, *magics.timed, *magics.measured]),
     )
 
 
