@@ -128,8 +128,8 @@ class SkyMagics(ConfiguredMagics):
             options = parse_cell(line, settings.of_options)
         if options.help:
             return self.help([])
-        if not _has_code(cell):
-            raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
+        if not _has_code(cell) and not (options.keep or options.files or options.sync or options.fetch):
+            return None
         return self._runner.run(cell, options, settings)
 
     @no_var_expand

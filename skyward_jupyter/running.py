@@ -463,7 +463,7 @@ class CellRunner:
         over = [handle for handle in self.background if handle.done()]
         self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
         number = max((handle.number for handle in self.background), default=0) + 1
-        line = next(line.strip() for line in raw.splitlines() if line.strip())
+        line = next((line.strip() for line in raw.splitlines() if line.strip()), "")
         details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
         handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
         self.background.append(handle)
