@@ -176,7 +176,9 @@ def test_a_pool_that_does_not_open_says_why(notebook: Notebook, compute: Pools) 
     assert notebook("%%sky\n1").shown_error == "NodeStartError: node 0 did not start: no room"
 
 
-@pytest.mark.parametrize("cell", ["\n   \n# off for now\n", "\n   \n", " --nodes 2 --map xs\n# x = xs", " --noblock\n#"])
+@pytest.mark.parametrize(
+    "cell", ["\n   \n# off for now\n", "\n   \n", " --nodes 2 --map xs\n# x = xs", " --noblock\n#"]
+)
 def test_a_cell_without_code_does_nothing(notebook: Notebook, compute: Pools, cell: str) -> None:
     assert notebook(f"%%sky{cell}") == Ran("", "", None)
     assert compute.made == []
