@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -12,7 +13,7 @@ from skyward_jupyter.lookups import NO_LOOKUPS, Lookups, find_lookups
 from skyward_jupyter.names import find_names
 from skyward_jupyter.node_magics import local_magics, magic_of
 
-__all__ = ["CellCode", "analyse", "blank_lines", "transform_cell"]
+__all__ = ["CellCode", "EmptyBody", "analyse", "blank_lines", "transform_cell"]
 
 _EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""
@@ -87,6 +88,20 @@ class CellCode:
             code = replace(code, only=_unique(outputs))
         left = tuple(name for name in code.captures if name not in without)
         return replace(code, captures=left, unbound=tuple(pair for pair in code.unbound if pair[0] not in without))
+
+
+class EmptyBody:
+    """Gives a `%%sky` line that stands alone an empty line below it: IPython refuses a cell magic without one."""
+
+    has_side_effects = True
+    """Keeps IPython from asking it whether a cell is complete: in a terminal the next lines are still to come."""
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """The lines of a cell as IPython is to have them."""
+        return [*lines, "\n"] if len(lines) == 1 and _MAGIC_LINE.match(lines[0]) else lines
+
+
+_MAGIC_LINE = re.compile(r"%%sky\s")
 
 
 def transform_cell(raw: str) -> str:

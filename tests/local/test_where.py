@@ -69,6 +69,7 @@ def test_names_in_strings_are_found_on_the_node(kernel: Kernel) -> None:
 
 def test_a_cell_without_code_does_nothing(kernel: Kernel) -> None:
     assert kernel("%%sky --pool never\n# off for now").outputs == []
+    assert kernel("%%sky --pool never").outputs == []
     assert "never" not in kernel("%sky pools").text()
 
 

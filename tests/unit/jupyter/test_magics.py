@@ -365,11 +365,14 @@ def test_loading_and_unloading_twice_does_no_harm(
         load_ipython_extension(shell)
     pool = pools.get_or_open()
     assert "sky" in shell.magics_manager.magics["cell"]
+    assert shell.transform_cell("%%sky --on all") == "get_ipython().run_cell_magic('sky', '--on all', '\\n')\n"
+    assert shell.check_complete("%%sky")[0] == "incomplete"
     for _ in range(2):
         unload_ipython_extension(shell)
     assert not pool.is_open
     assert "sky" not in shell.magics_manager.magics["cell"]
     assert "sky" not in shell.magics_manager.magics["line"]
+    assert shell.transform_cell("%%sky") == "get_ipython().run_cell_magic('sky', '', '')\n"
     load_ipython_extension(shell)
     assert "sky" in shell.magics_manager.magics["line"]
 
