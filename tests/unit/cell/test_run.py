@@ -231,7 +231,10 @@ class TestExceptions:
             ("class St[T]: pass", "class S2[K](St[K]): pass\nmade = S2[int]()", "S2"),
             ("from typing import Protocol", "class P[A](Protocol[A]): pass\nmade = P", "P"),
             ("class Base: pass", "def f[T: Base](x: T) -> T: return x\nmade = f(Base())", "f"),
-            ("class Base: pass", "type Many[T: Base] = list[T]\nmade = Many.__value__\ndel Many", "made"),
+            ("class Base: pass", "type Many[T: Base] = list[T]\nmade = Many.__value__", "Many"),
+            ("type Vec = list[float]", "def g[**P, *Ts](v: Vec) -> Vec: return v\nmade = g([1])", "g"),
+            ("type Vec = list[float]\ndef g[**P, *Ts](v: Vec) -> Vec: return v", "made = g([1])", "made"),
+            ("class Run[**P]: pass", "class Own[**Q](Run[Q]): pass\nmade = Own()", "Own"),
         ],
     )
     def test_type_parameters_are_names_of_their_own(
@@ -241,6 +244,14 @@ class TestExceptions:
         assert notebook.sky(source) == []
         assert made in notebook
         assert "K" not in notebook
+
+    def test_a_type_alias_stays_the_same_object_and_may_contain_itself(self, notebook: Notebook) -> None:
+        notebook.local("type Json = dict[str, Json] | int\ntype Pair[T] = tuple[T, T]")
+        before = notebook["Json"], notebook["Pair"]
+        assert notebook.sky("both = [Json, Pair]\nshown = str(Json.__value__), str(Pair[int])\ntype New = Json") == []
+        assert all(new is old for new, old in zip(notebook["both"], before, strict=True))
+        assert notebook["shown"] == ("dict[str, Json] | int", "Pair[int]")
+        assert notebook["New"].__value__ is notebook["Json"]
 
     def test_a_class_of_the_notebook_with_slots_comes_back(self, notebook: Notebook) -> None:
         notebook.local("class Slotted:\n    __slots__ = ('a',)\nx = Slotted()\nx.a = 1")
