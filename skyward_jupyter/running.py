@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from skyward.control.offered import provider_config
+from skyward.control.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
 from skyward.kept import open_with
 from skyward.placement import target_of
@@ -371,7 +372,7 @@ class CellRunner:
                 pending = replace(
                     pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries
                 )
-                compute.start(pending, on=options.on, sink=sink, runs=runs)
+                compute.start(pending, on=options.on, sink=sink, runs=runs, waits=not options.noblock)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
@@ -394,8 +395,7 @@ class CellRunner:
         except KeyboardInterrupt:
             value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
-            for run in runs:
-                run.cancel()
+            stop_all(runs)
             raise
         if shape == "map":
             return [] if not runs and code.shows_value else value
