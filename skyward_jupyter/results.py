@@ -6,7 +6,7 @@ from typing import Any
 
 from skyward.control.missing import with_fix
 from skyward.kept import Kept
-from skyward.wire.contents import Contents, is_plain, put_contents
+from skyward.wire.contents import Contents, is_shared_visibly, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.words import nodes_text
@@ -213,13 +213,13 @@ class _Home:
             )
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What other names of the notebook stand for now, whose object could not take over what changed in it."""
+        """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
         together = self._harvest.together
         names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
         replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
-        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
+        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and is_shared_visibly(value)}
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have."""

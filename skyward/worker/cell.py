@@ -10,7 +10,7 @@ import importlib
 import inspect
 import linecache
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -106,7 +106,7 @@ class CellResult:
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
         files: the files that it left.
-        kept: names whose values its node keeps from now on.
+        kept: names of the notebook whose objects its node keeps from now on, where the cell has not bound others to them.
     """
 
     harvest: Harvest
@@ -281,7 +281,7 @@ class _Cell:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
             files = self.files.collect(self.namespace)
-            return CellResult(found, None, self.node, request.definitions, files, tuple(kept))
+            return CellResult(found, None, self.node, request.definitions, files, self._moved(kept))
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(
             error,
@@ -292,7 +292,11 @@ class _Cell:
         if self._task is not None:
             self._task.raised = failure.type_name
         files = self.files.collect(self.namespace)
-        return CellResult(found, failure, self.node, request.definitions, files, tuple(kept))
+        return CellResult(found, failure, self.node, request.definitions, files, self._moved(kept))
+
+    def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names that stand for the same object as before the cell."""
+        return tuple(name for name in kept if name in self._initial and self._initial[name] is self.namespace[name])
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""

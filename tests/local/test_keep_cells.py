@@ -141,6 +141,17 @@ def test_a_value_of_the_notebook_moves_to_its_node(notebook: Notebook) -> None:
     assert notebook["also"] is notebook["data"]
 
 
+def test_an_object_that_the_cell_replaces_stays_what_it_is_under_other_names(notebook: Notebook) -> None:
+    notebook("raw = [1, 2, 3]\ndf = raw\nempty, other = (), ()\nmodel = Net\nmade = notes = []")
+    notebook("%%sky --keep df\ndf = [x * 2 for x in df]")
+    notebook("%%sky --keep model,empty\nmodel, empty = model(), [1]")
+    assert (notebook["raw"], notebook["other"]) == ([1, 2, 3], ())
+    assert isinstance(notebook["Net"], type)
+    assert here(notebook, "df").fetch() == [2, 4, 6]
+    notebook("%%sky --keep made\nfirst, made = made, made")
+    assert notebook["notes"] is notebook["made"] is notebook["first"] is here(notebook, "made")
+
+
 def test_what_a_cell_does_not_mention_is_sent_to_be_kept(notebook: Notebook) -> None:
     notebook("data = {'a': 1}")
     assert notebook("%%sky --keep data\npass").error is None
