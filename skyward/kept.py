@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
+from cloudpickle import cloudpickle as inner
+
 from skyward.errors import KeptElsewhereError, KeptLostError, UsageError
 from skyward.shelf import KeptInfo, shelf, the_shelf
 from skyward.words import nodes_text, size_text
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from skyward.pending import PendingFunction
     from skyward.wire.payload import Packed
 
-__all__ = ["Kept", "Owner", "forget", "kept_value", "note", "noted", "noting", "open_with"]
+__all__ = ["Kept", "Owner", "forget", "kept_value", "note", "noted", "noting", "open_with", "renew"]
 
 
 class Owner(Protocol):
@@ -73,6 +75,14 @@ def forget(keys: Iterable[str]) -> None:
     with _lock:
         for key in keys:
             _entries.pop(key, None)
+
+
+def renew(infos: Iterable[KeptInfo]) -> None:
+    """Note what nodes tell anew of values that they keep."""
+    with _lock:
+        for info in infos:
+            if (part := _parts.get(info.key)) is not None:
+                part.entry.info = info
 
 
 def _part(key: str, name: str) -> _Part:
@@ -243,9 +253,10 @@ class Kept[T]:
             if entry.lost:
                 raise KeptLostError(f"{entry.name} is not kept any more: {entry.lost}. Run what made it again.")
         copies = []
+        known = tuple(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
         for part in self._parts:
             assert part.owner is not None  # as it is not lost
-            whole = part.owner.run_for_kept(PendingFunction(_fetch, ((part.entry.key,), self.name)), part.entry.node)
+            whole = part.owner.run_for_kept(PendingFunction(_fetch, ((part.entry.key,), self.name, known)), part.entry.node)
             copies.append(whole.unpack() if _opener is None else _opener(whole))
         return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # of several, a list
 
@@ -294,6 +305,6 @@ class Kept[T]:
         self._refuse()
 
 
-def _fetch(keys: tuple[str, ...], name: str) -> Any:
-    """Return a copy of a value that this node keeps, as it travels."""
-    return shelf().pack(keys, name)
+def _fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:
+    """Return a copy of a value that this node keeps, as it travels to where the classes of the ids `known` are."""
+    return shelf().pack(keys, name, known)

@@ -4,7 +4,7 @@ They are not pickled, so they may be anything: connections, locks, tensors on a 
 keys; the client has handles of them (`skyward.kept`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,8 +50,8 @@ class Surroundings(Protocol):
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of the notebook that functions in a value use, and ids of the classes in it."""
 
-    def pack(self, value: object, name: str) -> "Packed":
-        """A copy of a value, as it travels."""
+    def pack(self, value: object, name: str, known: Collection[str]) -> "Packed":
+        """A copy of a value, as it travels to where the classes of the ids `known` are."""
 
 
 class Shelf(Protocol):
@@ -63,8 +63,8 @@ class Shelf(Protocol):
     def get(self, keys: tuple[str, ...], name: str) -> Any:
         """The value of the first of these keys that is kept here."""
 
-    def pack(self, keys: Iterable[str], name: str) -> "Packed":
-        """A copy of such a value, as it travels."""
+    def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> "Packed":
+        """A copy of such a value, as it travels to where the classes of the ids `known` are."""
 
     def stand_in(self, value: object) -> Any:
         """What stands for a value that is kept here; None for any other."""

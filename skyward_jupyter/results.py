@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
-from skyward.kept import Kept
+from skyward.kept import Kept, renew
 from skyward.wire.contents import Contents, is_shared_visibly, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
@@ -50,6 +50,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result, originals)
+    renew(result.looked_at)
     values = home.values()
     value = home.value(values)
     user_ns.update(home.namesakes(values))
@@ -79,6 +80,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
     """
+    for result in results:
+        renew(result.looked_at)
     homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -59,6 +60,7 @@ class Side:
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
         renewed: identities of classes that were here before, and take over what they are in the notebook now.
+        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
         is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
@@ -72,6 +74,7 @@ class Side:
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
     renewed: set[int] = field(default_factory=set)
+    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -102,7 +105,9 @@ class Side:
         """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, is_trial=True)
+        return Side(
+            {}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +297,12 @@ class _Pickler(Pickler):
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        if function.__globals__ is not self._side.namespace:
+        namespace = function.__globals__
+        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
             return reduced
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
-        self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()
+        self.needs |= _class_body_names(function.__code__) & namespace.keys()
         slots = {**slots, "__globals__": {}, "__closure__": None}
         return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
@@ -433,6 +439,9 @@ def _restore_class(kind: type, state: Any) -> None:
         inner._class_setstate(kind, state)
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
+        if issubclass(kind, Enum):  # its members stay, and stay the same
+            inner._class_setstate(kind, state)
+            return
         put_contents(kind, Contents("class", of_user(state[0])))
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
-from skyward.shelf import KEEP_FOR
+from skyward.shelf import KEEP_FOR, KeptInfo
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -32,8 +32,9 @@ from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
-from skyward.worker.keeping import find_kept, keep_names, renew_names
+from skyward.worker.keeping import among_cells, find_kept, keep_names, look_again, note_classes, opened_all
 from skyward.worker.mainmodule import as_main
+from skyward.worker.kept import Entry, noting_uses
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
@@ -107,6 +108,7 @@ class CellResult:
         definitions: names bound by an import, a function or a class.
         files: the files that it left.
         kept: names of the notebook whose objects its node keeps from now on, where the cell has not bound others to them.
+        looked_at: what is to be known of values that were kept before, and that refer to other things by now.
     """
 
     harvest: Harvest
@@ -115,6 +117,7 @@ class CellResult:
     definitions: tuple[str, ...] = ()
     files: FilesResult | None = None
     kept: tuple[str, ...] = ()
+    looked_at: tuple[KeptInfo, ...] = ()
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -168,6 +171,7 @@ class _Cell:
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
         self._surroundings: Surroundings | None = None
+        self._used: list[Entry] = []
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -185,12 +189,13 @@ class _Cell:
     @contextmanager
     def stoppable(self) -> Iterator[None]:
         """A context in which a cell that is told to stop leaves what it has bound by then."""
-        try:
-            yield
-        except Interrupted as stop:
-            if self._task is not None and self._task.leaves:
-                stop.left = self._left
-            raise
+        with among_cells(self.side, keeps=bool(self.request.keep)):
+            try:
+                yield
+            except Interrupted as stop:
+                if self._task is not None and self._task.leaves:
+                    stop.left = self._left
+                raise
 
     def raise_if_stopped(self, error: BaseException) -> None:
         """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
@@ -213,9 +218,11 @@ class _Cell:
             install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
-        find_kept(self.side)
-        self._captured.open(self.side, self.node)
-        renew_names(self.side)
+        find_kept(self.side, self._captured.parts)
+        with noting_uses() as used:
+            self._captured.open(self.side, self.node)
+        self._used = list(used.values())
+        opened_all(self.side)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         if self._task is not None:
@@ -277,11 +284,13 @@ class _Cell:
             kept=kept,
         )
         found.failed.update(unkept)
+        looked_at = look_again(self._used, self.side)
+        note_classes(self.side)
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
             files = self.files.collect(self.namespace)
-            return CellResult(found, None, self.node, request.definitions, files, self._moved(kept))
+            return CellResult(found, None, self.node, request.definitions, files, self._moved(kept), looked_at)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(
             error,
@@ -292,7 +301,7 @@ class _Cell:
         if self._task is not None:
             self._task.raised = failure.type_name
         files = self.files.collect(self.namespace)
-        return CellResult(found, failure, self.node, request.definitions, files, self._moved(kept))
+        return CellResult(found, failure, self.node, request.definitions, files, self._moved(kept), looked_at)
 
     def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
         """Those of the names that stand for the same object as before the cell."""

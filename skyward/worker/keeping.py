@@ -8,17 +8,22 @@ stay the same, so that the value is an instance of them; and the names are bound
 import gc
 import sys
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock  # tasks may replace the attributes of the module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from skyward.errors import SkywardError
-from skyward.shelf import shelf, stand_in, the_shelf
+from skyward.shelf import KeptInfo, shelf, stand_in, the_shelf
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
+from skyward.worker.captured import Part
 from skyward.worker.kept import Entry, ValueShelf
 
-__all__ = ["CellSurroundings", "find_kept", "keep_names", "renew_names"]
+__all__ = ["CellSurroundings", "among_cells", "find_kept", "keep_names", "look_again", "note_classes", "opened_all"]
 
 _LOOKED_AT = 100_000
 """Objects in a value that are looked at for what functions and classes it refers to."""
@@ -33,22 +38,70 @@ class CellSurroundings:
 
     def __init__(self, side: Side) -> None:
         self.side = side
-        self.classes: dict[str, type] = {}
 
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of the notebook that functions in a value use, and ids of the classes in it."""
         search = _Search(self.side)
         search.look(value)
-        self.classes = search.classes
-        return tuple(sorted(search.names)), tuple(search.classes)
+        return tuple(sorted(search.names)), tuple(sorted(search.classes))
 
-    def pack(self, value: object, name: str) -> Packed:
-        """A copy of a value, as it travels.
+    def pack(self, value: object, name: str, known: Collection[str]) -> Packed:
+        """A copy of a value, as it travels to where the classes of the ids `known` are.
 
         Raises:
             NotPicklableError: it cannot travel.
         """
-        return pack_shared(value, self.side, name).packed
+        side = Side(self.side.namespace, salt=self.side.salt, from_home=set(known), kin=_namespaces())
+        for key, kind in (*self.side.classes.items(), *_classes.items()):
+            side.remember(key, kind)
+        packed = pack_shared(value, side, name).packed
+        note_classes(side)
+        return packed
+
+
+_lock = Lock()
+_classes: "WeakValueDictionary[str, type]" = WeakValueDictionary()
+"""By id, the classes of the notebook that objects in what is kept may be of."""
+_sent: dict[str, bytes] = {}
+"""By id of such a class, the digest of what the notebook has sent of it last."""
+_running: dict[int, tuple[Side, bool]] = {}
+"""The cells that run, and whether they are to keep something, by the identity of their sides."""
+
+
+@contextmanager
+def among_cells(side: Side, *, keeps: bool) -> Iterator[None]:
+    """The time in which a cell runs, whose classes may be those of others that run or have kept something.
+
+    Args:
+        side: the node's end of it.
+        keeps: whether it is to keep something.
+    """
+    with _lock:
+        _running[id(side)] = side, keeps
+    try:
+        yield
+    finally:
+        with _lock:
+            del _running[id(side)]
+
+
+def _has_kept() -> bool:
+    return any(keeps for _, keeps in tuple(_running.values())) or bool(_kept_by_cells())
+
+
+def note_classes(side: Side) -> None:
+    """Note the classes of a cell for later ones, if something is kept that may have objects of them."""
+    if not _has_kept():
+        return
+    with _lock:
+        for key, kind in tuple(side.classes.items()):
+            _classes.setdefault(key, kind)
+
+
+def _namespaces() -> dict[int, dict[str, Any]]:
+    """The namespaces of the cells that run, and of those that have kept something."""
+    sides = [side for side, _ in tuple(_running.values())] + [cell.side for _, cell in _kept_by_cells()]
+    return {id(side.namespace): side.namespace for side in sides}
 
 
 def keep_names(names: Collection[str], keep_for: float, side: Side) -> tuple[dict[str, Any], dict[str, str]]:
@@ -73,21 +126,53 @@ def _kept_by_cells() -> list[tuple[Entry, CellSurroundings]]:
     return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, CellSurroundings)]
 
 
-def find_kept(side: Side) -> None:
-    """Let a cell that is about to begin know the classes of what earlier ones have kept."""
-    for _, cell in _kept_by_cells():
-        for key, kind in cell.classes.items():
+def find_kept(side: Side, parts: Iterable[Part]) -> None:
+    """Let a cell that is about to open what came with it know the classes of what is kept here.
+
+    A class takes over what it is in the notebook; but one that a running cell uses does so only if the notebook has
+    changed it: what that cell has changed in it stays.
+    """
+    if not _has_kept():
+        with _lock:
+            _classes.clear()
+            _sent.clear()
+        return
+    side.kin = _namespaces()
+    with _lock:
+        known = dict(_classes)
+        others = [other for other, _ in _running.values() if other is not side]
+        in_use = {id(kind) for other in others for kind in tuple(other.classes.values())}
+        for key, kind in known.items():
             side.remember(key, kind)
             side.renewed.add(id(kind))
+        for part in parts:
+            digest = part.packed.digest if part.keys else b""
+            for key in part.keys:
+                if key in known and id(known[key]) in in_use and _sent.get(key) == digest:
+                    side.renewed.discard(id(known[key]))
+                _sent[key] = digest
 
 
-def renew_names(side: Side) -> None:
-    """Let functions in what earlier cells have kept see what the names that they use are in this one."""
+def opened_all(side: Side) -> None:
+    """Note what classes a cell has got, and let functions in what others have kept see what its names are."""
+    note_classes(side)
     for entry, cell in _kept_by_cells():
         if cell.side is not side:
             cell.side.namespace.update(
                 (name, side.namespace[name]) for name in entry.info.needs if name in side.namespace
             )
+
+
+def look_again(used: Iterable[Entry], side: Side) -> tuple[KeptInfo, ...]:
+    """What is to be told of kept values that a cell has used, and which refer to other names and classes by now."""
+    found = []
+    for entry in used:
+        if isinstance(entry.cell, CellSurroundings):
+            needs, classes = CellSurroundings(side).needs(entry.value)
+            if (needs, classes) != (entry.info.needs, entry.info.classes):
+                entry.info = replace(entry.info, needs=needs, classes=classes)
+                found.append(entry.info)
+    return tuple(found)
 
 
 class _Search:
@@ -99,7 +184,7 @@ class _Search:
         self.names: set[str] = set()
         self.classes: dict[str, type] = {}
         self._seen = {id(vars(module)) for module in tuple(sys.modules.values()) if isinstance(module, ModuleType)}
-        self._seen.add(id(side.namespace))
+        self._seen |= {id(side.namespace), *side.kin}
 
     def look(self, value: object) -> None:
         """Look at a value and at what it refers to."""
@@ -125,9 +210,10 @@ class _Search:
         waiting.extend(vars(kind).values())
 
     def _function(self, function: FunctionType, waiting: deque[object]) -> None:
-        if function.__globals__ is not self._namespace:
+        namespace = function.__globals__
+        if namespace is not self._namespace and id(namespace) not in self._side.kin:
             return
-        self.names |= _names(function.__code__) & self._namespace.keys()
+        self.names |= _names(function.__code__) & namespace.keys()
         waiting.extend((function.__defaults__, function.__kwdefaults__, function.__dict__))
         waiting.extend(function.__closure__ or ())
 

@@ -3,7 +3,8 @@
 import contextlib
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock, Thread  # tasks may replace the attributes of the module
@@ -19,7 +20,7 @@ from skyward.wire.text import encodable
 from skyward.worker.context import current_task_number
 from skyward.worker.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "nbytes_of"]
+__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
 """Types of which one object stands for all that are equal, or that travel by themselves: an object of theirs is not
@@ -115,10 +116,13 @@ class ValueShelf:
         """
         entry = self._entry(keys, name)
         entry.keys = keys
+        used = _used.get()
+        if used is not None:
+            used[entry.info.key] = entry
         return entry.value
 
-    def pack(self, keys: Iterable[str], name: str) -> Packed:
-        """Return a copy of such a value, as it travels.
+    def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> Packed:
+        """Return a copy of such a value, as it travels to where the classes of the ids `known` are.
 
         Raises:
             KeptLostError: none is kept here.
@@ -128,7 +132,7 @@ class ValueShelf:
         token = _whole.set(True)
         try:
             if entry.cell is not None:
-                return entry.cell.pack(entry.value, name)
+                return entry.cell.pack(entry.value, name, known)
             return pack(entry.value, name, "back from the node")
         finally:
             _whole.reset(token)
@@ -195,7 +199,7 @@ class NoShelf:
         """
         raise KeptLostError(f"{name} is not kept on this node. Run what made it again.")
 
-    def pack(self, keys: Iterable[str], name: str) -> NoReturn:
+    def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""
         self.get(tuple(keys), name)
 
@@ -205,6 +209,20 @@ class NoShelf:
 
 _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
 """Whether what is kept is pickled as it is."""
+
+
+_used: "ContextVar[dict[str, Entry] | None]" = ContextVar("skyward_used_values", default=None)
+
+
+@contextmanager
+def noting_uses() -> Iterator[dict[str, Entry]]:
+    """Note by key what is asked for meanwhile."""
+    found: dict[str, Entry] = {}
+    token = _used.set(found)
+    try:
+        yield found
+    finally:
+        _used.reset(token)
 
 
 def _is_shared(value: object) -> bool:

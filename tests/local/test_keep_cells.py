@@ -114,6 +114,41 @@ def test_a_class_that_the_cell_defines_is_the_notebooks_class(notebook: Notebook
     assert notebook("%%sky\nprint(model.x, model.me())").out == "5 3\n"
 
 
+def test_what_later_cells_put_into_it_is_of_the_notebooks_classes_too(notebook: Notebook) -> None:
+    notebook("import enum\nclass Sub:\n    n = 1\n    def rate(self): return RATE")
+    notebook("class Color(enum.Enum):\n    RED = 1\n    def rate(self): return self.value * RATE")
+    notebook("%%sky --keep m\nm = {}")
+    notebook("%%sky\nclass Own: pass\nm['s'], m['c'], m['o'] = Sub(), Color.RED, Own()")
+    ran = notebook("%%sky\nprint(isinstance(m['s'], Sub), m['c'] == Color.RED, isinstance(m['o'], Own), m['c'].rate())")
+    assert ran.out == "True True True 2\n"
+    copy = notebook["m"].fetch()
+    assert copy["c"] is notebook["Color"].RED
+    assert (type(copy["s"]), type(copy["o"])) == (notebook["Sub"], notebook["Own"])
+    notebook("RATE, Sub.n = 5, 7")
+    assert notebook("%%sky\nprint(m['s'].rate(), m['s'].n, m['c'].rate())").out == "5 7 5\n"
+    notebook("class Sub: pass")
+    assert notebook("%%sky\nprint(isinstance(m['s'], Sub), m['s'].rate())").out == "False 5\n"
+
+
+def test_cells_beside_each_other_have_one_class(notebook: Notebook, tmp_path: Path) -> None:
+    notebook("%sky up wide --concurrency 2")
+    notebook("class M:\n    total = 1\nimport pathlib, time")
+    notebook(f"folder = pathlib.Path({str(tmp_path)!r})")
+    notebook("%%sky --pool wide --keep kept\nkept = M()")
+    handle = notebook(
+        "%%sky --pool wide --noblock\nM.total += 5\n(folder / 'begun').touch()\n"
+        "while not (folder / 'go').exists(): time.sleep(0.01)\nM.total += 5\nfound = M.total, type(kept) is M"
+    ).result
+    notebook("%%sky --pool wide\nwhile not (folder / 'begun').exists(): time.sleep(0.01)\nM.total, kept")
+    (tmp_path / "go").touch()
+    handle.result(20)
+    assert notebook["found"] == (11, True)
+    assert notebook["M"].total == 11
+    notebook("M.total = 3")
+    assert notebook("%%sky --pool wide\nprint(M.total, type(kept).total)").out == "3 3\n"
+    notebook("%sky down wide")
+
+
 def test_a_function_that_is_kept_sees_the_names_of_the_notebook_as_they_are(notebook: Notebook) -> None:
     notebook("%%sky --keep f\ndef outer(n):\n    def inner(x): return helper(x) + n\n    return inner\nf = outer(1)")
     assert notebook("%%sky\nprint(f(10))").out == "21\n"
