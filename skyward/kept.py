@@ -256,7 +256,9 @@ class Kept[T]:
         known = tuple(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
         for part in self._parts:
             assert part.owner is not None  # as it is not lost
-            whole = part.owner.run_for_kept(PendingFunction(_fetch, ((part.entry.key,), self.name, known)), part.entry.node)
+            whole = part.owner.run_for_kept(
+                PendingFunction(_fetch, ((part.entry.key,), self.name, known)), part.entry.node
+            )
             copies.append(whole.unpack() if _opener is None else _opener(whole))
         return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # of several, a list
 

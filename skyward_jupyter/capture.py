@@ -202,7 +202,7 @@ class _Value:
     @property
     def root(self) -> Root:
         """What the node is told of it."""
-        return Root(tuple(self.names), self.key, isinstance(self.value, KeptValue) and self.value.name is None)
+        return Root(tuple(self.names), self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +277,8 @@ class _Taking:
             self.local.add(value.__name__)
             return
         self._taken.add(name)
+        if isinstance(value, KeptValue):
+            self._waiting += ((other, name) for other in value.others(self.user_ns))
         known = self._seen.get(id(value))
         if known is not None:
             known.names.append(name)
@@ -345,11 +347,7 @@ class _Taking:
             raise NotPicklableError(
                 f"{name} cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell."
             )
-        if isinstance(value, KeptValue) and value.name is None:
-            found = {key: kind for key in value.classes if (kind := self._side.find(key)) is not None}
-            shared = Shared(value.packed, value.needs, frozenset(), found)
-        else:
-            shared = pack_shared(value, self._side, name, whole=whole)
+        shared = pack_shared(value, self._side, name, whole=whole)
         self._waiting += ((need, name) for need in sorted(shared.needs))
         for handle in shared.packed.kept:
             self._used_by(handle)

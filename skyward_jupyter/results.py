@@ -53,6 +53,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     renew(result.looked_at)
     values = home.values()
     value = home.value(values)
+    home.renew_unopened(values)
     user_ns.update(home.namesakes(values))
     user_ns.update(values)
     home.bind_the_rest()
@@ -196,8 +197,10 @@ class _Home:
                     f"{'It is' if len(names) == 1 else 'They are'} as before."
                 )
             needed = seeds_used(together.packed, seeds)
+            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
+            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
             return {
-                name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
+                name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
         for is_last in (False, True):
@@ -215,6 +218,15 @@ class _Home:
                 f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
             )
 
+    def renew_unopened(self, values: dict[str, Any]) -> None:
+        """Let what was packed here before stand for what it is now, where it is still packed."""
+        together = self._harvest.together
+        for name in () if together is None else together.replaced:
+            before, now = self._user_ns.get(name), values.get(name)
+            if isinstance(before, KeptValue) and isinstance(now, KeptValue):
+                before.become(now)
+                values[name] = before
+
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
         together = self._harvest.together
@@ -222,7 +234,9 @@ class _Home:
         missing = object()
         replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
-        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and is_shared_visibly(value)}
+        return {
+            name: replaced[id(value)] for name, value in found if id(value) in replaced and is_shared_visibly(value)
+        }
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have."""

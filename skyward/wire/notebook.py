@@ -34,13 +34,13 @@ from skyward.kept import noting
 from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
+from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 
-__all__ = ["Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
+__all__ = ["Nested", "Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
 
 _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
 
@@ -61,6 +61,8 @@ class Side:
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
         renewed: identities of classes that were here before, and take over what they are in the notebook now.
         kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
+        nested: by identity, what the notebook could not open, and it opened here.
+        unopened_at_home: by identity, values that are still packed in the notebook.
         is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
@@ -75,6 +77,8 @@ class Side:
     loose: set[int] = field(default_factory=set)
     renewed: set[int] = field(default_factory=set)
     kin: dict[int, dict[str, Any]] = field(default_factory=dict)
+    nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
+    unopened_at_home: dict[int, Any] = field(default_factory=dict)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -105,9 +109,7 @@ class Side:
         """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side(
-            {}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True
-        )
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +195,42 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
 _SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
 
 
+class Nested:
+    """A value of a node that the notebook cannot open, and that goes along as it came.
+
+    Attributes:
+        packed: the value.
+        needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
+    """
+
+    __slots__ = ()
+
+    packed: Packed
+    needs: frozenset[str]
+    classes: tuple[str, ...]
+    name: str | None
+    seeds: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nested, (self.packed, self.name, self.seeds)
+
+
 def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
-    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name."""
-    value = unpack_shared(packed, _side.get(), seeds)
-    return value if name is None else value[0][name]
+    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name.
+
+    A cell opens it once, whoever refers to it.
+    """
+    side = _side.get()
+    if id(packed) not in side.nested:
+        side.nested[id(packed)] = packed, unpack_shared(packed, side, seeds)
+    value = side.nested[id(packed)][1]
+    found = value if name is None else value[0][name]
+    if not is_fixed(found):
+        side.unopened_at_home[id(found)] = found
+    return found
 
 
 def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
@@ -245,6 +279,10 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
+        if isinstance(obj, Nested):
+            self.needs |= obj.needs
+            self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
+            return obj.__reduce__()
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:

@@ -33,8 +33,8 @@ from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.keeping import among_cells, find_kept, keep_names, look_again, note_classes, opened_all
-from skyward.worker.mainmodule import as_main
 from skyward.worker.kept import Entry, noting_uses
+from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.raised import as_ordinary_error
@@ -107,7 +107,7 @@ class CellResult:
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
         files: the files that it left.
-        kept: names of the notebook whose objects its node keeps from now on, where the cell has not bound others to them.
+        kept: names of the notebook whose objects its node keeps from now on; not those that the cell has bound anew.
         looked_at: what is to be known of values that were kept before, and that refer to other things by now.
     """
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from skyward.errors import NotPicklableError
 from skyward.shelf import stand_in
-from skyward.wire.contents import is_plain
+from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.captured import Captured, Part
@@ -129,6 +129,8 @@ class _Gathering:
             names.append(VALUE)
         bound = [each for each in map(self._packed, names) if each is not None]
         changed = list(self._changes(only))
+        if self._side.unopened_at_home and self._in_place:
+            changed += self._shared_unopened(bound, {each.number for each in changed})
         changed_names = tuple(name for each in changed for name in each.part.names)
         self._keep_within(bound, changed)
         together = self._together(bound, changed if self._in_place else [])
@@ -207,6 +209,25 @@ class _Gathering:
                 continue
             if now is not None:
                 yield Changed(number, part, now, now.packed.nbytes, now.objects())
+
+    def _shared_unopened(self, bound: Collection[Bound], known: Collection[int]) -> Iterator[Changed]:
+        """The other captured parts with a value that is packed in the notebook and shares objects with new ones.
+
+        They come home as if they had changed: together, for the next cell.
+        """
+        unopened = self._side.unopened_at_home
+        new: dict[int, Any] = {}
+        for each in bound:  # what it refers to, but not by way of such a value
+            if id(each.value) not in unopened:
+                apart = pack_shared(each.value, self._side, each.name, seeds=list(unopened.values()))
+                new |= {key: value for key, (_, value) in apart.objects().items()}
+        for number, part in enumerate(self._captured.parts):
+            if number in known or unopened.keys().isdisjoint(map(id, part.values)):
+                continue
+            now = part.pack(self._side)
+            objects = now.objects()
+            if any(is_shared_visibly(new[key]) for key in new.keys() & objects.keys() - unopened.keys()):
+                yield Changed(number, part, now, now.packed.nbytes, objects)
 
     def _leave(self, part: Part, reason: str) -> None:
         for name in part.names:

@@ -292,6 +292,8 @@ class Joint:
 
     def _keeps_itself(self, value: Any) -> bool:
         """Whether the notebook's object can take over what changed in `value`, so that it can be referred to."""
+        if id(value) in self._side.unopened_at_home:
+            return False
         if type(value) not in _CONTAINERS and is_fixed(value):
             return True
         key = id(value)
