@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from skyward.kept import Kept
     from skyward.wire.payload import Packed
 
-__all__ = ["KEEP_FOR", "KeptInfo", "Shelf", "Surroundings", "keep", "set_shelf", "shelf", "stand_in", "the_shelf"]
+__all__ = [
+    *("CONTAINERS", "KEEP_FOR", "KeptInfo", "Shelf", "Surroundings"),
+    *("keep", "keeps_containers", "set_shelf", "shelf", "stand_in", "the_shelf"),
+]
+
+CONTAINERS = frozenset({list, dict, set, frozenset, tuple, bytearray})
+"""Types of which a pickler writes the objects without asking how."""
 
 KEEP_FOR = 3600.0
 """Seconds after the last use of a value in which scaling down does not take its node, unless the user says else."""
@@ -69,6 +75,9 @@ class Shelf(Protocol):
     def stand_in(self, value: object) -> Any:
         """What stands for a value that is kept here; None for any other."""
 
+    def keeps_containers(self) -> bool:
+        """Whether a value of one of `CONTAINERS` is kept here."""
+
 
 _shelf: Shelf | None = None
 
@@ -98,6 +107,11 @@ def shelf() -> Shelf:
 def stand_in(value: object) -> Any:
     """Return what goes home in the place of a value that this node keeps; None for any other value."""
     return None if _shelf is None else _shelf.stand_in(value)
+
+
+def keeps_containers() -> bool:
+    """Return whether this node keeps a value of one of `CONTAINERS`."""
+    return _shelf is not None and _shelf.keeps_containers()
 
 
 def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) -> "Kept[T]":

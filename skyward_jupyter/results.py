@@ -59,7 +59,13 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    notices = [
+        *home.notices,
+        *_stayed([result], user_ns),
+        *_stale([result]),
+        *_copied(result),
+        *_surroundings([result]),
+    ]
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -296,6 +302,22 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
         for result in results
         for name, reason in result.harvest.stale.items()
     ]
+
+
+def _copied(result: CellResult) -> list[str]:
+    """One sentence for each kept value that has something in common with values that are copies of it here."""
+    names: dict[str, list[str]] = {}
+    for name, kept in result.harvest.copied.items():
+        names.setdefault(kept, []).append(name)
+    found = []
+    for kept, parts in names.items():
+        are = "is" if len(parts) == 1 else "are"
+        it_is = "it is a copy" if len(parts) == 1 else "they are copies"
+        found.append(
+            f"{_listed(parts)} {are} part of {kept}, which is kept on {nodes_text([result.node])}: here {it_is}, and a "
+            f"change on one side does not show on the other. Keep both with --keep {','.join([kept, *parts])}."
+        )
+    return found
 
 
 def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:

@@ -31,7 +31,7 @@ from typing import Any
 from cloudpickle import cloudpickle as inner
 
 from skyward.kept import noting
-from skyward.shelf import stand_in
+from skyward.shelf import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
 from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
@@ -165,7 +165,8 @@ def pack_shared(
     sink = io.BytesIO()
     if (here := stand_in(value)) is not None:
         value = here
-    pickler = _Pickler(sink, side, buffers.append, whole, views)
+    make = _PicklerOfKept if keeps_containers() else _Pickler
+    pickler = make(sink, side, buffers.append, whole, views)
     if seeds:
         pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
     try:
@@ -187,7 +188,7 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
     """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
     # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
     data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
-    unpickler = pickle.Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
+    unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
     with _at(side):
         return unpickler.load(), unpickler.memo
 
@@ -354,6 +355,20 @@ class _Pickler(Pickler):
         attributes, more = state
         state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+
+
+class _PicklerOfKept(_Pickler):
+    """Pickles the handles of kept containers: `reducer_override` is not asked for those."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        return stand_in(obj) if type(obj) in CONTAINERS else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_PicklerOfKept` wrote, too."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})

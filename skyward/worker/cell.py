@@ -271,6 +271,7 @@ class _Cell:
         """What the cell left behind."""
         request = self.request
         kept, unkept = keep_names(request.keep, request.keep_for, self.side)
+        looked_at, held = look_again(self._used, self.side)
         found = harvest(
             self.side,
             self._captured,
@@ -282,9 +283,9 @@ class _Cell:
             limit=request.limit,
             in_place=request.in_place,
             kept=kept,
+            held=held,
         )
         found.failed.update(unkept)
-        looked_at = look_again(self._used, self.side)
         note_classes(self.side)
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))

@@ -16,6 +16,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
+from cloudpickle import cloudpickle as inner
+
 from skyward.errors import SkywardError
 from skyward.shelf import KeptInfo, shelf, stand_in, the_shelf
 from skyward.wire.notebook import Side, pack_shared
@@ -34,15 +36,19 @@ class CellSurroundings:
 
     Args:
         side: the node's end of it.
+
+    Attributes:
+        held: identities of the objects in the value at the end of the cell.
     """
 
     def __init__(self, side: Side) -> None:
         self.side = side
+        self.held: frozenset[int] = frozenset()
 
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of the notebook that functions in a value use, and ids of the classes in it."""
-        search = _Search(self.side)
-        search.look(value)
+        search = Search(value, self.side)
+        self.held = search.held
         return tuple(sorted(search.names)), tuple(sorted(search.classes))
 
     def pack(self, value: object, name: str, known: Collection[str]) -> Packed:
@@ -163,62 +169,86 @@ def opened_all(side: Side) -> None:
             )
 
 
-def look_again(used: Iterable[Entry], side: Side) -> tuple[KeptInfo, ...]:
-    """What is to be told of kept values that a cell has used, and which refer to other names and classes by now."""
-    found = []
+def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
+    """Look at what a cell leaves in kept values: in those that it has kept, and in those that it has used.
+
+    Returns:
+        What is to be told of values that refer to other names and classes by now; and by name of each value, the
+        identities of the objects in it.
+    """
+    found: list[KeptInfo] = []
+    held: dict[str, frozenset[int]] = {}
+    for entry, cell in _kept_by_cells():
+        if cell.side is side:
+            held[entry.info.name] = cell.held
     for entry in used:
-        if isinstance(entry.cell, CellSurroundings):
-            needs, classes = CellSurroundings(side).needs(entry.value)
+        if isinstance(entry.cell, CellSurroundings) and entry.cell.side is not side:
+            look = CellSurroundings(side)
+            needs, classes = look.needs(entry.value)
+            held[entry.info.name] = look.held
             if (needs, classes) != (entry.info.needs, entry.info.classes):
                 entry.info = replace(entry.info, needs=needs, classes=classes)
                 found.append(entry.info)
-    return tuple(found)
+    return tuple(found), held
 
 
-class _Search:
-    """Looks for the functions and classes of a cell in a value, which need not be one that can be pickled."""
+class Search:
+    """Looks for the functions and classes of a cell in a value, which need not be one that can be pickled.
 
-    def __init__(self, side: Side) -> None:
+    Attributes:
+        names: names of the notebook that the functions use.
+        classes: the classes, by id.
+        held: identities of the objects that the value refers to, those of its classes left out.
+    """
+
+    def __init__(self, value: object, side: Side) -> None:
         self._side = side
-        self._namespace = side.namespace
+        self._namespaces = {id(side.namespace): side.namespace, **side.kin}
         self.names: set[str] = set()
         self.classes: dict[str, type] = {}
         self._seen = {id(vars(module)) for module in tuple(sys.modules.values()) if isinstance(module, ModuleType)}
-        self._seen |= {id(side.namespace), *side.kin}
+        self._seen |= self._namespaces.keys()
+        self._kinds: dict[int, type] = {}
+        before = len(self._seen)
+        self._look(value, before)
+        self.held = frozenset(self._seen)
+        while self._kinds:
+            _, kind = self._kinds.popitem()
+            if id(kind) not in self._seen:
+                self._seen.add(id(kind))
+                self._class(kind, before)
 
-    def look(self, value: object) -> None:
-        """Look at a value and at what it refers to."""
+    def _look(self, value: object, before: int) -> None:
         waiting: deque[object] = deque([value])
-        while waiting and len(self._seen) < _LOOKED_AT:
+        while waiting and len(self._seen) - before < _LOOKED_AT:
             each = waiting.popleft()
-            if id(each) in self._seen or isinstance(each, ModuleType):
-                continue
-            self._seen.add(id(each))
             if isinstance(each, type):
-                self._class(each, waiting)
-            elif isinstance(each, FunctionType):
-                self._function(each, waiting)
-            else:
-                waiting.append(type(each))
-                waiting.extend(gc.get_referents(each))
+                self._kinds[id(each)] = each
+            elif id(each) not in self._seen and not isinstance(each, ModuleType):
+                self._seen.add(id(each))
+                if isinstance(each, FunctionType):
+                    self._function(each, waiting)
+                else:
+                    waiting.append(type(each))
+                    waiting.extend(gc.get_referents(each))
 
-    def _class(self, kind: type, waiting: deque[object]) -> None:
+    def _class(self, kind: type, before: int) -> None:
         if kind.__module__ != "__main__" and id(kind) not in self._side.ids:
             return  # of an installed module
         self.classes[self._side.id_of(kind, "")] = kind
-        waiting.extend(kind.__bases__)
-        waiting.extend(vars(kind).values())
+        self._look([*kind.__bases__, *vars(kind).values()], before)
 
     def _function(self, function: FunctionType, waiting: deque[object]) -> None:
-        namespace = function.__globals__
-        if namespace is not self._namespace and id(namespace) not in self._side.kin:
+        namespace = self._namespaces.get(id(function.__globals__))
+        if namespace is None:
             return
         self.names |= _names(function.__code__) & namespace.keys()
+        self.names |= inner._extract_code_globals(function.__code__).keys()
         waiting.extend((function.__defaults__, function.__kwdefaults__, function.__dict__))
         waiting.extend(function.__closure__ or ())
 
 
 def _names(code: CodeType) -> set[str]:
     """Every name that code, and the code inside it, may look up in its globals."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    inside = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*map(_names, inside))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from skyward.errors import KeptLostError, UsageError
 from skyward.kept import kept_value, noted
-from skyward.shelf import KeptInfo, Surroundings
+from skyward.shelf import CONTAINERS, KeptInfo, Surroundings
 from skyward.wire.messages import Event, ValueKept
 from skyward.wire.payload import Packed, pack
 from skyward.wire.text import encodable
@@ -153,6 +153,11 @@ class ValueShelf:
             entry = self._entries.get(keys[-1]) if keys else None
         return KeptHere(entry.info, value, entry.keys) if entry is not None and entry.value is value else None
 
+    def keeps_containers(self) -> bool:
+        """Return whether a container is kept here that a pickler would write without asking how."""
+        with self._lock:
+            return any(type(entry.value) in CONTAINERS for entry in self._entries.values())
+
     def entries(self) -> list[Entry]:
         """Return what is kept, the oldest first."""
         with self._lock:
@@ -205,6 +210,10 @@ class NoShelf:
 
     def stand_in(self, value: object) -> None:
         """Return None: nothing is kept here."""
+
+    def keeps_containers(self) -> bool:
+        """Return False: nothing is kept here."""
+        return False
 
 
 _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)

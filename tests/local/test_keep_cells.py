@@ -194,6 +194,51 @@ def test_what_a_cell_does_not_mention_is_sent_to_be_kept(notebook: Notebook) -> 
     assert here(notebook, "data").fetch() == {"a": 1}
 
 
+def test_a_part_of_a_kept_object_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
+    notebook("import logging\ndata, other, log = [1], {'a': [2]}, logging.getLogger('x')")
+    ran = notebook("%%sky --keep m\nhistory = []\nm = Net()\nm.h, m.d, m.o, m.log = history, data, other['a'], log")
+    told = "history, data and other are part of m, which is kept on node "
+    assert ran.err.startswith(told)
+    assert ran.err.endswith(
+        ": here they are copies, and a change on one side does not show on the other. "
+        "Keep both with --keep m,history,data,other.\n"
+    )
+    ran = notebook("%%sky\nw, part, n = m.w, m.d, len(m.d)\nlater = [3]\nm.later = later")
+    assert ran.err.startswith("part and later are part of m, which is kept on node ")
+    assert notebook("%%sky --keep m,history\nm = Net()\nm.h = history = []").err == ""
+    assert notebook("%%sky\nhistory.append(1)\nprint(m.h is history, m.h)").out == "True [1]\n"
+
+
+def test_a_part_of_a_kept_array_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
+    notebook("import numpy as np")
+    notebook("%%sky --keep model\nmodel = {'w': np.zeros(9), 'v': np.zeros(9)}")
+    ran = notebook("%%sky\npiece = model['w'][2:5]\nown = model['v'] + 1")
+    assert ran.err.startswith("piece is part of model, which is kept on node ")
+
+
+def test_kept_containers_in_new_ones_are_handles(notebook: Notebook) -> None:
+    notebook("%%sky --keep numbers,table\nnumbers, table = [1], {'k': (1, 2)}\nlater = {'n': numbers}")
+    assert notebook["later"]["n"] is notebook["numbers"]
+    assert notebook("%%sky\nholder = [numbers, {'t': table}, (numbers, 1)]").err == ""
+    held = notebook["holder"]
+    assert held[0] is held[2][0] is notebook["numbers"]
+    assert held[1]["t"] is notebook["table"]
+    ran = notebook("%%sky\nholder.append(5)\nnumbers.append(2)\nprint(holder[0] is numbers, holder[1]['t'] is table)")
+    assert (ran.out, ran.err) == ("True True\n", "")
+    assert notebook["holder"] is held
+    assert held[3] == 5
+    assert notebook("%%sky\nprint(later['n'])").out == "[1, 2]\n"
+    assert notebook["numbers"].fetch() == [1, 2]
+
+
+def test_a_kept_function_has_kept_names(notebook: Notebook) -> None:
+    notebook("%%sky --on 0 --keep zz\nzz = 3")
+    notebook("%%sky --on 0 --keep fn\ndef fn(x): return x + zz")
+    assert notebook("%%sky\nprint(fn(3))").out == "6\n"
+    notebook("zz = 10")
+    assert notebook("%%sky\nprint(fn(3))").out == "13\n"
+
+
 def test_another_value_takes_its_place(notebook: Notebook) -> None:
     notebook("%%sky --keep model\nmodel = Net()")
     notebook("%%sky\nmodel = model.step()")
