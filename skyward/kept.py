@@ -149,8 +149,10 @@ class Kept[T]:
 
     __slots__ = ("__weakref__", "_parts")
 
+    _parts: tuple[_Part, ...]
+
     def __init__(self, parts: tuple[_Part, ...]) -> None:
-        self._parts = parts
+        object.__setattr__(self, "_parts", parts)
 
     @classmethod
     def of(cls, keys: Iterable[str], name: str) -> "Kept[T]":
@@ -288,7 +290,7 @@ class Kept[T]:
         rest = f"; what {nodes_text(gone)} kept is lost" if gone else ""
         return f"<Kept {what}, on {nodes_text(self.nodes)} of pool {self.pool!r}, {stays}{rest}>"
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         if self.lost:
             raise KeptLostError(f"{self.name} is not kept any more: {self.lost}. Run what made it again.")
         raise KeptElsewhereError(
@@ -296,10 +298,28 @@ class Kept[T]:
             f"with `{self.name}.fetch()`."
         )
 
-    __call__ = __getitem__ = __setitem__ = __iter__ = __len__ = __contains__ = _refuse
+    __call__ = __getitem__ = __setitem__ = __delitem__ = __iter__ = __next__ = __reversed__ = _refuse
+    __len__ = __contains__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = __round__ = __array__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __abs__ = __invert__ = _refuse
+    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = __floordiv__ = __mod__ = __divmod__ = __pow__ = _refuse
+    __radd__ = __rsub__ = __rmul__ = __rmatmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rdivmod__ = _refuse
+    __rpow__ = __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _refuse
+    __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _refuse
+    __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse
 
-    def __bool__(self) -> bool:
-        return True
+    def __eq__(self, other: object) -> bool:
+        return self is other if isinstance(other, Kept) else self._refuse()
+
+    __hash__ = object.__hash__
+
+    def __format__(self, spec: str) -> str:
+        return self._refuse() if spec else repr(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._refuse()
+
+    def __delattr__(self, name: str) -> None:
+        self._refuse()
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith(("__", "_repr_", "_ipython_")):  # asked by machinery, not by the user
