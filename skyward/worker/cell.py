@@ -222,7 +222,7 @@ class _Cell:
         with noting_uses() as used:
             self._captured.open(self.side, self.node)
         self._used = list(used.values())
-        opened_all(self.side)
+        opened_all(self.side, self._used)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
         if self._task is not None:

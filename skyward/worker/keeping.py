@@ -159,14 +159,22 @@ def find_kept(side: Side, parts: Iterable[Part]) -> None:
                 _sent[key] = digest
 
 
-def opened_all(side: Side) -> None:
-    """Note what classes a cell has got, and let functions in what others have kept see what its names are."""
+def opened_all(side: Side, used: Iterable[Entry]) -> None:
+    """Note what classes a cell has got, and let functions in what others have kept see what its names are.
+
+    A name that the notebook does not have any more, after a restart say, is what it was for the cell that kept the value.
+    """
     note_classes(side)
     for entry, cell in _kept_by_cells():
         if cell.side is not side:
             cell.side.namespace.update(
                 (name, side.namespace[name]) for name in entry.info.needs if name in side.namespace
             )
+    for entry in used:
+        if isinstance(entry.cell, CellSurroundings):
+            before = entry.cell.side.namespace
+            for name in before.keys() & set(entry.info.needs) - side.namespace.keys():
+                side.namespace[name] = before[name]
 
 
 def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from skyward_jupyter.magics import SkyMagics
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.conftest import Wait
+from tests.local.kernel import started
 from tests.unit.jupyter.conftest import Notebook, new_shell
 
 pytestmark = pytest.mark.local
@@ -426,3 +428,21 @@ def test_a_notebooks_value_of_another_pool_is_refused(notebook: Notebook) -> Non
     shown = notebook("%%sky --pool second\nmodel").shown_error
     assert shown.startswith("UsageError: model is kept in pool 'default', so it cannot be used in pool 'second'")
     notebook("%sky down second")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
+def test_after_a_restart_an_object_of_a_class_of_the_notebook_comes_home_with_its_class() -> None:
+    net = "class Net:\n    rate = 2\n    def __init__(self): self.w = 1\n    def step(self): return self.w * factor"
+    with started() as kernel:
+        kernel("import skyward as sky\npool = sky.Compute(provider=sky.Local(outlives=True), name='lab', ttl=300).open()")
+        kernel(f"factor = 10\n{net}")
+        kernel("%%sky --pool lab --keep net,fn\nnet = Net()\ndef fn(): return net.step()")
+        kernel.kill_and_restart()
+        kernel("pool = %sky attach lab")
+        kernel("a = %sky kept net\nf = %sky kept fn\ncopy = a.fetch()")
+        assert kernel("type(copy).__name__, copy.w, copy.rate").data == ["('Net', 1, 2)"]
+        assert kernel("%%sky --pool lab\nprint(a.step(), f())").text() == "10 10\n"
+        kernel(f"factor = 3\n{net}")
+        assert kernel("copy = a.fetch()\ncopy.w, copy.step(), isinstance(copy, Net)").data == ["(1, 3, False)"]
+        assert kernel("%%sky --pool lab\nprint(a.step(), isinstance(a, Net))").text() == "3 False\n"
+        kernel("pool.close()")
