@@ -32,7 +32,7 @@ from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
-from skyward.worker.keeping import among_cells, find_kept, keep_names, look_again, note_classes, opened_all
+from skyward.worker.keeping import among_cells, find_kept, keep_names, let_go, look_again, note_classes, opened_all
 from skyward.worker.kept import Entry, noting_uses
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
@@ -290,8 +290,7 @@ class _Cell:
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
         if error is None:
-            files = self.files.collect(self.namespace)
-            return CellResult(found, None, self.node, request.definitions, files, self._moved(kept), looked_at)
+            return self._ended(found, None, self._moved(kept), looked_at)
         error = as_ordinary_error(self._explained(error), "The cell", self.node)
         failure = capture_failure(
             error,
@@ -301,8 +300,14 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised = failure.type_name
+        return self._ended(found, failure, self._moved(kept), looked_at)
+
+    def _ended(
+        self, found: Harvest, failure: Failure | None, moved: tuple[str, ...], looked_at: tuple[KeptInfo, ...]
+    ) -> CellResult:
         files = self.files.collect(self.namespace)
-        return CellResult(found, failure, self.node, request.definitions, files, self._moved(kept), looked_at)
+        let_go(self.side)
+        return CellResult(found, failure, self.node, self.request.definitions, files, moved, looked_at)
 
     def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
         """Those of the names that stand for the same object as before the cell."""

@@ -25,10 +25,23 @@ from skyward.wire.payload import Packed
 from skyward.worker.captured import Part
 from skyward.worker.kept import Entry, ValueShelf
 
-__all__ = ["CellSurroundings", "among_cells", "find_kept", "keep_names", "look_again", "note_classes", "opened_all"]
+__all__ = [
+    "CellSurroundings",
+    "among_cells",
+    "find_kept",
+    "keep_names",
+    "let_go",
+    "look_again",
+    "note_classes",
+    "opened_all",
+]
 
 _LOOKED_AT = 100_000
 """Objects in a value that are looked at for what functions and classes it refers to."""
+
+
+_REFLECTIVE = frozenset({"globals", "exec", "eval", "vars", "__globals__", "__main__"})
+"""Names by which code reaches any global."""
 
 
 class CellSurroundings:
@@ -162,7 +175,7 @@ def find_kept(side: Side, parts: Iterable[Part]) -> None:
 def opened_all(side: Side, used: Iterable[Entry]) -> None:
     """Note what classes a cell has got, and let functions in what others have kept see what its names are.
 
-    A name that the notebook does not have any more, after a restart say, is what it was for the cell that kept the value.
+    A name that the notebook has no more, after a restart say, is what it was for the cell that kept the value.
     """
     note_classes(side)
     for entry, cell in _kept_by_cells():
@@ -198,6 +211,31 @@ def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...],
                 entry.info = replace(entry.info, needs=needs, classes=classes)
                 found.append(entry.info)
     return tuple(found), held
+
+
+def let_go(side: Side) -> None:
+    """Keep nothing of a cell that is over but what functions that are still there may use.
+
+    Its namespace lives as long as one of its functions does, in a kept value or in a class of one.
+    """
+    if not _has_kept():
+        return
+    side.unopened.clear()
+    side.nested.clear()
+    side.unopened_at_home.clear()
+    side.kin = {}
+    namespace = side.namespace
+    found = gc.get_referrers(namespace)
+    names = set().union(*(_names(each.__code__) for each in found if isinstance(each, FunctionType)))
+    del found
+    if names.isdisjoint(_REFLECTIVE):
+        for name, value in tuple(namespace.items()):
+            if (
+                name not in names
+                and not name.startswith("__")
+                and not isinstance(value, (FunctionType, type, ModuleType))
+            ):
+                del namespace[name]
 
 
 class Search:

@@ -233,6 +233,19 @@ def test_kept_containers_in_new_ones_are_handles(notebook: Notebook) -> None:
     assert notebook["numbers"].fetch() == [1, 2]
 
 
+def test_a_kept_value_keeps_nothing_else_of_its_cell(notebook: Notebook) -> None:
+    notebook(
+        "import gc, weakref\nimport numpy as np\nclass Data(dict): pass\ndata, base, table = Data(), Data(), np.ones(9)"
+    )
+    notebook("class User:\n    def get(self): return base['n']\nbase['n'] = 4")
+    notebook(
+        "%%sky --on 0 --keep user,refs\nown = Data()\nuser = User()\n"
+        "refs = [weakref.ref(data), weakref.ref(own), weakref.ref(table)]"
+    )
+    ran = notebook("%%sky\ngc.collect()\nprint([ref() is None for ref in refs], user.get())")
+    assert ran.out == "[True, True, True] 4\n"
+
+
 def test_a_kept_function_has_kept_names(notebook: Notebook) -> None:
     notebook("%%sky --on 0 --keep zz\nzz = 3")
     notebook("%%sky --on 0 --keep fn\ndef fn(x): return x + zz")
@@ -434,7 +447,9 @@ def test_a_notebooks_value_of_another_pool_is_refused(notebook: Notebook) -> Non
 def test_after_a_restart_an_object_of_a_class_of_the_notebook_comes_home_with_its_class() -> None:
     net = "class Net:\n    rate = 2\n    def __init__(self): self.w = 1\n    def step(self): return self.w * factor"
     with started() as kernel:
-        kernel("import skyward as sky\npool = sky.Compute(provider=sky.Local(outlives=True), name='lab', ttl=300).open()")
+        kernel(
+            "import skyward as sky\npool = sky.Compute(provider=sky.Local(outlives=True), name='lab', ttl=300).open()"
+        )
         kernel(f"factor = 10\n{net}")
         kernel("%%sky --pool lab --keep net,fn\nnet = Net()\ndef fn(): return net.step()")
         kernel.kill_and_restart()
