@@ -147,12 +147,14 @@ class Kept[T]:
     more, the node forgets the value.
     """
 
-    __slots__ = ("__weakref__", "_parts")
+    __slots__ = ("__weakref__", "_expression", "_parts")
 
     _parts: tuple[_Part, ...]
+    _expression: str
 
     def __init__(self, parts: tuple[_Part, ...]) -> None:
         object.__setattr__(self, "_parts", parts)
+        self.call("")
 
     @classmethod
     def of(cls, keys: Iterable[str], name: str) -> "Kept[T]":
@@ -194,7 +196,11 @@ class Kept[T]:
     @property
     def name(self) -> str:
         """What it is called."""
-        return self.entries[0].name
+        return self._expression or self.entries[0].name
+
+    def call(self, expression: str) -> None:
+        """Note by which expression the notebook reaches it, where that is not its name."""
+        object.__setattr__(self, "_expression", expression)
 
     @property
     def kind(self) -> str:

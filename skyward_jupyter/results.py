@@ -106,7 +106,11 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
             if len(handles) < len(rows):
                 notices.append(f"{name} is {user_ns[name].where} only.")
         else:
-            user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            its = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            for number, value in enumerate(its):
+                if isinstance(value, Kept):
+                    value.call(f"{name}[{number}]")
+            user_ns[name] = its
     notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)

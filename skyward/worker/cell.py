@@ -32,8 +32,17 @@ from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
 from skyward.worker.imports import install
 from skyward.worker.ipython import redirect_displays
-from skyward.worker.keeping import among_cells, find_kept, keep_names, let_go, look_again, note_classes, opened_all
-from skyward.worker.kept import Entry, noting_uses
+from skyward.worker.keeping import (
+    CellSurroundings,
+    among_cells,
+    find_kept,
+    keep_names,
+    let_go,
+    look_again,
+    note_classes,
+    opened_all,
+)
+from skyward.worker.kept import Entry, keeping_for, noting_uses
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
@@ -179,7 +188,7 @@ class _Cell:
         redirect_displays()
         figures.use_backend()
         self._figures = figures.open_figures()
-        with as_main(self.namespace):
+        with as_main(self.namespace), keeping_for(lambda: CellSurroundings(self.side)):
             try:
                 yield
             finally:

@@ -23,7 +23,7 @@ from skyward.shelf import KeptInfo, shelf, stand_in, the_shelf
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.captured import Part
-from skyward.worker.kept import Entry, ValueShelf
+from skyward.worker.kept import Entry, KeptHere, ValueShelf
 
 __all__ = [
     "CellSurroundings",
@@ -105,7 +105,9 @@ def among_cells(side: Side, *, keeps: bool) -> Iterator[None]:
 
 
 def _has_kept() -> bool:
-    return any(keeps for _, keeps in tuple(_running.values())) or bool(_kept_by_cells())
+    here = the_shelf()
+    keeps = isinstance(here, ValueShelf) and bool(here.entries())
+    return keeps or any(keeps for _, keeps in tuple(_running.values()))
 
 
 def note_classes(side: Side) -> None:
@@ -133,7 +135,8 @@ def keep_names(names: Collection[str], keep_for: float, side: Side) -> tuple[dic
             continue
         value = side.namespace[name]
         try:
-            kept[name] = stand_in(value) or shelf().keep(value, name, keep_for, CellSurroundings(side))
+            here = value if isinstance(value, KeptHere) else stand_in(value)
+            kept[name] = here or shelf().keep(value, name, keep_for, CellSurroundings(side))
         except SkywardError as error:
             failed[name] = str(error).rstrip(".")
     return kept, failed
@@ -199,11 +202,9 @@ def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...],
     """
     found: list[KeptInfo] = []
     held: dict[str, frozenset[int]] = {}
-    for entry, cell in _kept_by_cells():
-        if cell.side is side:
-            held[entry.info.name] = cell.held
-    for entry in used:
-        if isinstance(entry.cell, CellSurroundings) and entry.cell.side is not side:
+    own = [entry for entry, cell in _kept_by_cells() if cell.side is side]  # it may have changed since it was kept
+    for entry in dict.fromkeys((*own, *used)):
+        if isinstance(entry.cell, CellSurroundings):
             look = CellSurroundings(side)
             needs, classes = look.needs(entry.value)
             held[entry.info.name] = look.held

@@ -20,7 +20,7 @@ from skyward.wire.text import encodable
 from skyward.worker.context import current_task_number
 from skyward.worker.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "nbytes_of", "noting_uses"]
+__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "keeping_for", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
 """Types of which one object stands for all that are equal, or that travel by themselves: an object of theirs is not
@@ -98,6 +98,8 @@ class ValueShelf:
         """
         if is_forked():
             raise ForkedProcessError("sky.keep")
+        if cell is None and (made := _cell.get()) is not None:
+            cell = made()
         key, kind = secrets.token_hex(16), encodable(_kind_of(value))
         needs = ((), ()) if cell is None else cell.needs(value)
         info = KeptInfo(key, encodable(name), kind, nbytes_of(value), keep_for, *needs)
@@ -220,6 +222,19 @@ _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
 """Whether what is kept is pickled as it is."""
 
 
+_cell: "ContextVar[Callable[[], Surroundings] | None]" = ContextVar("skyward_keeping_cell", default=None)
+
+
+@contextmanager
+def keeping_for(surroundings: Callable[[], Surroundings]) -> Iterator[None]:
+    """Take what is kept meanwhile for values of a cell."""
+    token = _cell.set(surroundings)
+    try:
+        yield
+    finally:
+        _cell.reset(token)
+
+
 _used: "ContextVar[dict[str, Entry] | None]" = ContextVar("skyward_used_values", default=None)
 
 
@@ -240,6 +255,8 @@ def _is_shared(value: object) -> bool:
 
 def _kind_of(value: object) -> str:
     kind = type(value)
+    if isinstance(value, ModuleType):
+        return "module"  # whatever its class is
     module = (kind.__module__ or "").partition(".")[0]
     name = kind.__qualname__.rpartition("<locals>.")[2]
     return name if module in ("builtins", "__main__") else f"{module} {name}"

@@ -246,6 +246,15 @@ def test_a_kept_value_keeps_nothing_else_of_its_cell(notebook: Notebook) -> None
     assert ran.out == "[True, True, True] 4\n"
 
 
+def test_what_a_cell_keeps_by_a_call_is_as_what_it_keeps_by_an_option(notebook: Notebook) -> None:
+    notebook("%%sky --on 0 --keep s,os\nimport os, skyward as sky\nmade = Net()\ns = sky.keep(made, 'net')")
+    assert [here(notebook, name).kind for name in ("s", "os", "made")] == ["Net", "module", "Net"]
+    ran = notebook("%%sky\nprint(isinstance(s, Net), s is made, s.step(), os.path.sep)")
+    assert ran.out == "True True (2, 10) /\n"
+    notebook("RATE = 5")
+    assert notebook("%%sky\nprint(s.step())").out == "(7, 10)\n"
+
+
 def test_a_kept_function_has_kept_names(notebook: Notebook) -> None:
     notebook("%%sky --on 0 --keep zz\nzz = 3")
     notebook("%%sky --on 0 --keep fn\ndef fn(x): return x + zz")
@@ -291,6 +300,12 @@ def test_a_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
     assert [handle.fetch() for handle in notebook["made"]] == [{"n": n} for n in (1, 2, 3, 4)]
     notebook("%%sky --map made\ntenfold = made['n'] * 10")
     assert notebook["tenfold"] == [10, 20, 30, 40]
+    first = notebook["made"][0]
+    assert str(notebook("made[0]['n']").error).startswith(f"made[0] is kept on node {first.nodes[0]}. Use it in")
+    assert notebook("%%sky\nprint(made)").shown_error == (
+        "UsageError: 4 values of the name made are kept on nodes 0, 1 and 2, so no node has all of them. Use one "
+        "of them at a time, such as each with `--map`, or bring them here with `fetch()` of each."
+    )
 
 
 def test_values_of_two_nodes_in_one_cell_are_refused(notebook: Notebook) -> None:
@@ -415,6 +430,7 @@ def test_how_long(notebook: Notebook, pools: PoolManager) -> None:
     (view,) = pool.kept()
     assert view.until - pool.snapshot().at == pytest.approx(7200, abs=60)
     assert "--keep-for says how long" in notebook("%%sky --keep-for 2h\n1").shown_error
+    assert "--keep-for says how long" in notebook("%%sky --keep-for 1h\n1").shown_error
 
 
 def test_slots_that_are_processes_keep_nothing(notebook: Notebook) -> None:
