@@ -135,8 +135,8 @@ def nodes_for(wanted: Sequence[Sequence[KeptEntry]], pool: str) -> frozenset[int
         if len(places) > 1 and len({name for name, _ in places}) == 1:
             every = nodes_text(frozenset[int]().union(*(there for _, there in places)))
             raise UsageError(
-                f"{len(places)} values of the name {places[0][0]} are kept on {every}, so no node has all of them. Use one "
-                "of them at a time, such as each with `--map`, or bring them here with `fetch()` of each."
+                f"{len(places)} values of the name {places[0][0]} are kept on {every}, so no node has all of them. Use "
+                "one of them at a time, such as each with `--map`, or bring them here with `fetch()` of each."
             )
         each = joined(f"{name} is kept on {nodes_text(there)}" for name, there in places)
         raise UsageError(
