@@ -120,6 +120,7 @@ def capture(
         NotPicklableError: a value cannot travel; the message names it and the path inside it.
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
+    elsewhere = _held_elsewhere(keep, user_ns)
     taking = _Taking(user_ns)
     code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, user_ns)))
     each = None
@@ -160,6 +161,7 @@ def capture(
         in_place=in_place and each is None,
         shows=each is None,
         keep=tuple(keep),
+        elsewhere=(*elsewhere, *taking.parts_of_others(keep)),
         keep_for=keep_for,
     )
     packed = tuple(part.shared.packed for part in parts)
@@ -329,6 +331,17 @@ class _Taking:
                     )
         return found
 
+    def parts_of_others(self, names: Collection[str]) -> list[str]:
+        """Those of the names whose values refer to what other names of the notebook stand for."""
+        mine = {id(each.value) for each in self._values if not set(each.names).isdisjoint(names)}
+        others = {id(value) for name, value in self.user_ns.items() if not name.startswith("_")} - mine
+        return [
+            each.names[0]
+            for each in self._values
+            if id(each.value) in mine
+            and any(is_shared_visibly(value) for key, (_, value) in each.shared.objects().items() if key in others)
+        ]
+
     def parts(self) -> list[_Part]:
         """All values, those in one pickle that refer to the same objects or share memory."""
         groups, views = _joined(self._values)
@@ -425,6 +438,18 @@ def _kind(value: object) -> str:
         return value.kind
     module = kind.__module__.partition(".")[0]
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module} {kind.__qualname__}"
+
+
+def _held_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[str]:
+    """Those of the names whose objects are referred to by more than names of the notebook."""
+    found = []
+    for name in names:
+        if name in user_ns and is_shared_visibly(user_ns[name]):
+            value = user_ns[name]
+            known = sum(other is value for other in user_ns.values()) + 2  # `value`, and the argument
+            if sys.getrefcount(value) > known:
+                found.append(name)
+    return found
 
 
 def _kept_as_they_are(keep: Sequence[str], code: CellCode, user_ns: Mapping[str, Any]) -> list[str]:

@@ -63,6 +63,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         *home.notices,
         *_stayed([result], user_ns),
         *_stale([result]),
+        *_moved(result),
         *_copied(result),
         *_surroundings([result]),
     ]
@@ -305,6 +306,16 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
         f"Here {name} is as before. {_fix(reason, False)}"
         for result in results
         for name, reason in result.harvest.stale.items()
+    ]
+
+
+def _moved(result: CellResult) -> list[str]:
+    if not result.copied:
+        return []
+    are, them, copies = ("is", "it", "it is a copy") if len(result.copied) == 1 else ("are", "them", "they are copies")
+    return [
+        f"{_listed(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Something else here refers "
+        f"to {them}, or to a part of {them}: there {copies}, as before the cell."
     ]
 
 

@@ -83,6 +83,7 @@ class CellRequest:
         files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
         gives: whether the notebook displays it.
         keep: names whose values the node keeps, see `skyward.worker.keeping`.
+        elsewhere: those of them to whose objects, or to objects in them, the notebook refers by other ways too.
         keep_for: seconds after their last use in which scaling down does not take the node.
     """
 
@@ -103,6 +104,7 @@ class CellRequest:
     files: FilesRequest | None = None
     gives: bool = False
     keep: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
 
 
@@ -117,6 +119,7 @@ class CellResult:
         definitions: names bound by an import, a function or a class.
         files: the files that it left.
         kept: names of the notebook whose objects its node keeps from now on; not those that the cell has bound anew.
+        copied: those of them that the notebook refers to by other ways too: there they are copies.
         looked_at: what is to be known of values that were kept before, and that refer to other things by now.
     """
 
@@ -126,6 +129,7 @@ class CellResult:
     definitions: tuple[str, ...] = ()
     files: FilesResult | None = None
     kept: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
     looked_at: tuple[KeptInfo, ...] = ()
 
 
@@ -312,11 +316,16 @@ class _Cell:
         return self._ended(found, failure, self._moved(kept), looked_at)
 
     def _ended(
-        self, found: Harvest, failure: Failure | None, moved: tuple[str, ...], looked_at: tuple[KeptInfo, ...]
+        self,
+        found: Harvest,
+        failure: Failure | None,
+        moved: tuple[str, ...],
+        looked_at: tuple[KeptInfo, ...],
     ) -> CellResult:
         files = self.files.collect(self.namespace)
         let_go(self.side)
-        return CellResult(found, failure, self.node, self.request.definitions, files, moved, looked_at)
+        copied = tuple(name for name in moved if name in self.request.elsewhere)
+        return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, looked_at)
 
     def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
         """Those of the names that stand for the same object as before the cell."""

@@ -168,7 +168,7 @@ def find_kept(side: Side, parts: Iterable[Part]) -> None:
             side.remember(key, kind)
             side.renewed.add(id(kind))
         for part in parts:
-            digest = part.packed.digest if part.keys else b""
+            digest = part.packed.addresses().whole if part.keys else b""
             for key in part.keys:
                 if key in known and id(known[key]) in in_use and _sent.get(key) == digest:
                     side.renewed.discard(id(known[key]))

@@ -211,6 +211,19 @@ def test_a_part_of_a_kept_object_that_is_a_copy_here_is_told(notebook: Notebook)
     assert notebook("%%sky\nhistory.append(1)\nprint(m.h is history, m.h)").out == "True [1]\n"
 
 
+def test_a_copy_of_a_kept_object_that_something_here_refers_to_is_told(notebook: Notebook) -> None:
+    notebook("data, inner, alone = [1], [2], [3]\nsame, holder, outer = data, [data], [inner]")
+    assert notebook("%%sky --keep alone\nalone.append(1)").err == ""
+    ran = notebook("%%sky --keep data,outer\ndata.append(1)\nouter[0].append(1)")
+    assert ran.err.startswith("data and outer are kept on node ")
+    assert ran.err.endswith(
+        " from now on. Something else here refers to them, or to a part of them: there they are copies, as before the "
+        "cell.\n"
+    )
+    assert notebook["same"] is notebook["data"]
+    assert (notebook["holder"], notebook["inner"]) == ([[1]], [2])
+
+
 def test_a_part_of_a_kept_array_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
     notebook("import numpy as np")
     notebook("%%sky --keep model\nmodel = {'w': np.zeros(9), 'v': np.zeros(9)}")
