@@ -126,6 +126,7 @@ def capture(
         NotPicklableError: a value cannot travel; the message names it and the path inside it.
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
+    elsewhere = _held_elsewhere(keep, user_ns)
     refuse_binding(code.assigned, code.deletes, local)
     taking = _Taking(user_ns, local)
     code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, taking.scope)))
@@ -169,6 +170,7 @@ def capture(
         in_place=is_in_place,
         shows=each is None,
         keep=tuple(keep),
+        elsewhere=(*elsewhere, *taking.parts_of_others(keep)),
         keep_for=keep_for,
     )
     packed = tuple(part.shared.packed for part in parts)
@@ -212,7 +214,7 @@ class _Value:
     @property
     def root(self) -> Root:
         """What the node is told of it."""
-        return Root(tuple(self.names), self.key, isinstance(self.value, KeptValue) and self.value.name is None)
+        return Root(tuple(self.names), self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +354,8 @@ class _Taking:
             self.local.add(value.__name__)
             return
         self.taken.add(name)
+        if isinstance(value, KeptValue):
+            self._waiting += ((other, name) for other in value.others(self.user_ns))
         known = self._seen.get(id(value))
         if known is not None:
             known.names.append(name)
@@ -402,6 +406,17 @@ class _Taking:
                     )
         return found
 
+    def parts_of_others(self, names: Collection[str]) -> list[str]:
+        """Those of the names whose values refer to what other names of the notebook stand for."""
+        mine = {id(each.value) for each in self._values if not set(each.names).isdisjoint(names)}
+        others = {id(value) for name, value in self.user_ns.items() if not name.startswith("_")} - mine
+        return [
+            each.names[0]
+            for each in self._values
+            if id(each.value) in mine
+            and any(is_shared_visibly(value) for key, (_, value) in each.shared.objects().items() if key in others)
+        ]
+
     def parts(self) -> list[_Part]:
         """All values, those in one pickle that refer to the same objects or share memory."""
         groups, views = _joined(self._values)
@@ -425,11 +440,7 @@ class _Taking:
             raise NotPicklableError(
                 f"{name} cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell."
             )
-        if isinstance(value, KeptValue) and value.name is None:
-            found = {key: kind for key in value.classes if (kind := self._side.find(key)) is not None}
-            shared = Shared(value.packed, value.needs, frozenset(), found)
-        else:
-            shared = pack_shared(value, self._side, name, whole=whole)
+        shared = pack_shared(value, self._side, name, whole=whole)
         self._waiting += ((need, name) for need in sorted(shared.needs))
         for handle in shared.packed.kept:
             self._used_by(handle)
@@ -503,6 +514,18 @@ def _kind(value: object) -> str:
         return value.kind
     module = kind.__module__.partition(".")[0]
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module} {kind.__qualname__}"
+
+
+def _held_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[str]:
+    """Those of the names whose objects are referred to by more than names of the notebook."""
+    found = []
+    for name in names:
+        if name in user_ns and is_shared_visibly(user_ns[name]):
+            value = user_ns[name]
+            known = sum(other is value for other in user_ns.values()) + 2  # `value`, and the argument
+            if sys.getrefcount(value) > known:
+                found.append(name)
+    return found
 
 
 def _kept_as_they_are(keep: Sequence[str], code: CellCode, user_ns: Mapping[str, Any]) -> list[str]:

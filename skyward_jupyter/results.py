@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
-from skyward.kept import Kept
-from skyward.wire.contents import Contents, is_plain, put_contents
+from skyward.kept import Kept, renew
+from skyward.wire.contents import Contents, is_shared_visibly, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
 from skyward.words import joined, nodes_text
@@ -50,15 +50,24 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result, originals)
+    renew(result.looked_at)
     values = home.values()
     value = home.value(values)
+    home.renew_unopened(values)
     user_ns.update(home.namesakes(values))
     home.leave_locals(values)
     user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    notices = [
+        *home.notices,
+        *_stayed([result], user_ns),
+        *_stale([result]),
+        *_moved(result),
+        *_copied(result),
+        *_surroundings([result]),
+    ]
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -80,6 +89,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
     """
+    for result in results:
+        renew(result.looked_at)
     homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]
@@ -97,7 +108,11 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
             if len(handles) < len(rows):
                 notices.append(f"{name} is {user_ns[name].where} only.")
         else:
-            user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            its = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            for number, value in enumerate(its):
+                if isinstance(value, Kept):
+                    value.call(f"{name}[{number}]")
+            user_ns[name] = its
     notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
@@ -207,8 +222,10 @@ class _Home:
                     f"{'It is' if len(names) == 1 else 'They are'} as before."
                 )
             needed = seeds_used(together.packed, seeds)
+            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
+            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
             return {
-                name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
+                name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
         for is_last in (False, True):
@@ -226,14 +243,25 @@ class _Home:
                 f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
             )
 
+    def renew_unopened(self, values: dict[str, Any]) -> None:
+        """Let what was packed here before stand for what it is now, where it is still packed."""
+        together = self._harvest.together
+        for name in () if together is None else together.replaced:
+            before, now = self._user_ns.get(name), values.get(name)
+            if isinstance(before, KeptValue) and isinstance(now, KeptValue):
+                before.become(now)
+                values[name] = before
+
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What other names of the notebook stand for now, whose object could not take over what changed in it."""
+        """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
         together = self._harvest.together
         names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
         replaced = {id(self._here(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
-        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
+        return {
+            name: replaced[id(value)] for name, value in found if id(value) in replaced and is_shared_visibly(value)
+        }
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have."""
@@ -293,6 +321,32 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
         for result in results
         for name, reason in result.harvest.stale.items()
     ]
+
+
+def _moved(result: CellResult) -> list[str]:
+    if not result.copied:
+        return []
+    are, them, copies = ("is", "it", "it is a copy") if len(result.copied) == 1 else ("are", "them", "they are copies")
+    return [
+        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Something else here refers "
+        f"to {them}, or to a part of {them}: there {copies}, as before the cell."
+    ]
+
+
+def _copied(result: CellResult) -> list[str]:
+    """One sentence for each kept value that has something in common with values that are copies of it here."""
+    names: dict[str, list[str]] = {}
+    for name, kept in result.harvest.copied.items():
+        names.setdefault(kept, []).append(name)
+    found = []
+    for kept, parts in names.items():
+        are = "is" if len(parts) == 1 else "are"
+        it_is = "it is a copy" if len(parts) == 1 else "they are copies"
+        found.append(
+            f"{joined(parts)} {are} part of {kept}, which is kept on {nodes_text([result.node])}: here {it_is}, and a "
+            f"change on one side does not show on the other. Keep both with --keep {','.join([kept, *parts])}."
+        )
+    return found
 
 
 def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from skyward.kept import open_with
 from skyward.placement import target_of
 from skyward.reporting.screen import screen
 from skyward.retrying import Retries
+from skyward.shelf import KEEP_FOR
 from skyward.values import FrozenMap
 from skyward.wire.notebook import Side, unpack_shared
 from skyward_jupyter.capture import Capture, capture, elements_of
@@ -308,7 +309,7 @@ class CellRunner:
             in_place=not options.on_several,
             is_next=options.map is None and not options.on_several and not options.noblock,
             keep=options.keep,
-            keep_for=options.keep_for,
+            keep_for=KEEP_FOR if options.keep_for is None else options.keep_for,
             local=local,
         )
 

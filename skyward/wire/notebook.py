@@ -24,22 +24,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
 from skyward.kept import noting
-from skyward.shelf import stand_in
+from skyward.shelf import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
+from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 
-__all__ = ["Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
+__all__ = ["Nested", "Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
 
 _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
 
@@ -59,6 +60,9 @@ class Side:
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
         renewed: identities of classes that were here before, and take over what they are in the notebook now.
+        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
+        nested: by identity, what the notebook could not open, and it opened here.
+        unopened_at_home: by identity, values that are still packed in the notebook.
         is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
@@ -72,6 +76,9 @@ class Side:
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
     renewed: set[int] = field(default_factory=set)
+    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
+    nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
+    unopened_at_home: dict[int, Any] = field(default_factory=dict)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -102,7 +109,7 @@ class Side:
         """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, is_trial=True)
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,8 @@ def pack_shared(
     sink = io.BytesIO()
     if (here := stand_in(value)) is not None:
         value = here
-    pickler = _Pickler(sink, side, buffers.append, whole, views)
+    make = _PicklerOfKept if keeps_containers() else _Pickler
+    pickler = make(sink, side, buffers.append, whole, views)
     if seeds:
         pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
     try:
@@ -184,7 +192,7 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
     """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
     # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
     data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
-    unpickler = pickle.Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
+    unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
     with _at(side):
         return unpickler.load(), unpickler.memo
 
@@ -192,10 +200,42 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
 _SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
 
 
+class Nested:
+    """A value of a node that the notebook cannot open, and that goes along as it came.
+
+    Attributes:
+        packed: the value.
+        needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
+    """
+
+    __slots__ = ()
+
+    packed: Packed
+    needs: frozenset[str]
+    classes: tuple[str, ...]
+    name: str | None
+    seeds: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nested, (self.packed, self.name, self.seeds)
+
+
 def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
-    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name."""
-    value = unpack_shared(packed, _side.get(), seeds)
-    return value if name is None else value[0][name]
+    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name.
+
+    A cell opens it once, whoever refers to it.
+    """
+    side = _side.get()
+    if id(packed) not in side.nested:
+        side.nested[id(packed)] = packed, unpack_shared(packed, side, seeds)
+    value = side.nested[id(packed)][1]
+    found = value if name is None else value[0][name]
+    if not is_fixed(found):
+        side.unopened_at_home[id(found)] = found
+    return found
 
 
 def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
@@ -245,6 +285,10 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
+        if isinstance(obj, Nested):
+            self.needs |= obj.needs
+            self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
+            return obj.__reduce__()
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
@@ -297,12 +341,13 @@ class _Pickler(Pickler):
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        if function.__globals__ is not self._side.namespace:
+        namespace = function.__globals__
+        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
             return reduced
         self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
-        self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()
+        self.needs |= _class_body_names(function.__code__) & namespace.keys()
         slots = {**slots, "__globals__": {}, "__closure__": None}
         return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
@@ -316,6 +361,20 @@ class _Pickler(Pickler):
         attributes, more = state
         state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+
+
+class _PicklerOfKept(_Pickler):
+    """Pickles the handles of kept containers: `reducer_override` is not asked for those."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        return stand_in(obj) if type(obj) in CONTAINERS else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_PicklerOfKept` wrote, too."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
@@ -438,6 +497,9 @@ def _restore_class(kind: type, state: Any) -> None:
         inner._class_setstate(kind, state)
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
+        if issubclass(kind, Enum):  # its members stay, and stay the same
+            inner._class_setstate(kind, state)
+            return
         put_contents(kind, Contents("class", of_user(state[0])))
 
 
