@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["Originals"]
+__all__ = ["Originals", "not_shared"]
 
 
 class Originals:
@@ -11,9 +11,11 @@ class Originals:
 
     Args:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
+        apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
     """
 
-    def __init__(self, memos: Sequence[Any] = ()) -> None:
+    def __init__(self, memos: Sequence[Any] = (), apart: Sequence[tuple[str, str]] = ()) -> None:
+        self.apart = apart
         self._memos = memos
         self._objects: dict[int, dict[int, Any]] = {}
 
@@ -30,3 +32,17 @@ class Originals:
         if part not in self._objects:
             self._objects[part] = dict(self._memos[part].copy().values())
         return self._objects[part]
+
+
+def not_shared(names: tuple[str, str]) -> str:
+    """The sentence about values of these names, which share memory here, and not on the node."""
+    one, other = names
+    if one == other:
+        return (
+            f"Arrays in {one} share memory here, and not on the node: what the cell changes in one of them does not "
+            "show in the other. Make them in the cell."
+        )
+    return (
+        f"{one} and {other} share memory here, and not on the node: what the cell changes in one of them does not show "
+        f"in the other. Make {other} in the cell."
+    )

@@ -17,7 +17,7 @@ from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
-from skyward_jupyter.originals import Originals
+from skyward_jupyter.originals import Originals, not_shared
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
@@ -58,6 +58,8 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
     notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    touched = {*result.harvest.changed, *result.harvest.stale}
+    notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -197,10 +199,8 @@ class _Home:
                 name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
                 for name in together.names
             }
-        for is_last in (False, True):
-            for number, contents in changes:
-                if (contents.form in _LAST_FORMS) is is_last:
-                    self._put(seeds[number], contents)
+        for number, contents in sorted(changes, key=lambda change: _turn(seeds[change[0]], change[1])):
+            self._put(seeds[number], contents)
         return values
 
     def _put(self, value: Any, contents: Contents) -> None:
@@ -240,6 +240,13 @@ class _Home:
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
+
+
+def _turn(value: Any, contents: Contents) -> int:
+    """When `contents` are put into `value`: read-only arrays see what others of their memory have taken over."""
+    if contents.form == "array":
+        return 0 if value.flags.writeable else 1
+    return 2 if contents.form in _LAST_FORMS else 0
 
 
 def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:

@@ -115,7 +115,8 @@ class Shared:
         modules: local modules that it refers to.
         classes: by id, the classes of the notebook that it refers to.
         arrays: the NumPy arrays in it.
-        derived: those of classes derived from them, which do not share memory where they travel to.
+        apart: arrays that share memory with no others where they travel to: those of derived classes, and of objects.
+        inside: arrays inside frames of pandas, which do not either.
         memo: the memo of its pickle, see `objects`.
     """
 
@@ -124,7 +125,8 @@ class Shared:
     modules: frozenset[str]
     classes: Mapping[str, type] = field(default_factory=dict)
     arrays: Sequence[Any] = ()
-    derived: Sequence[Any] = ()
+    apart: Sequence[Any] = ()
+    inside: Sequence[Any] = ()
     memo: Any = None
 
     def objects(self) -> dict[int, tuple[int, Any]]:
@@ -168,7 +170,8 @@ def pack_shared(
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
+    apart, inside = pickler.apart, list(pickler.inside.values())
+    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, apart, inside, pickler.memo)
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -229,13 +232,13 @@ class _Pickler(Pickler):
         self._local = {module.__name__ for module in local_modules()}
         self._whole = whole
         self._views = views
-        self._private: set[int] = set()
         self._linked: set[int] = set()
         self.needs: set[str] = set()
         self.modules: set[str] = set()
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
-        self.derived: list[Any] = []
+        self.apart: list[Any] = []
+        self.inside: dict[int, Any] = {}
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
@@ -249,17 +252,17 @@ class _Pickler(Pickler):
             return MappingProxyType, (shown,)
         if name := name_of(obj):
             return _process_wide, (name,), state_of(obj), None, None, set_state
-        if isinstance(obj, memoryview) and not obj.readonly:
-            raise TypeError("a memoryview that can be written to does not share its memory with a node")
+        if isinstance(obj, memoryview) and _can_change(obj):
+            raise TypeError("a memoryview of what can be written to does not share its memory with a node")
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
         if is_array(obj):
             return self._array(obj)
         if is_derived_array(obj):
-            self.derived.append(obj)
+            self.apart.append(obj)
             if vars_of_array := attributes_of_array(obj):
                 return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
-        self._private.update(map(id, arrays_owned_by(obj)))
+        self.inside.update((id(array), array) for array in arrays_owned_by(obj))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
         if module in self._local and (not by_name or _is_importable(obj)):
@@ -283,7 +286,10 @@ class _Pickler(Pickler):
         view = self._views.get(id(array))
         if view is not None:
             return view.reduced()
-        if id(array) in self._private or array.dtype.hasobject:
+        if id(array) in self.inside:
+            return NotImplemented
+        if array.dtype.hasobject:
+            self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
         if self._side.is_home and not (array.flags.writeable and array.flags.c_contiguous):
@@ -314,6 +320,14 @@ class _Pickler(Pickler):
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
 """What Python notes in a class when an object of it is pickled, or its annotations are read: no change of the class."""
+
+
+def _can_change(view: memoryview) -> bool:
+    """Whether what `view` shows can be written to, by itself or by another that has the same memory."""
+    owner = view.obj
+    return not view.readonly or not (
+        isinstance(owner, bytes) or getattr(getattr(owner, "flags", None), "writeable", None) is False
+    )
 
 
 def _is_importable(obj: FunctionType | type) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
+import skyward as sky
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -251,6 +252,72 @@ def test_arrays_and_their_views(notebook: Notebook, size: int, before: str, cell
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
+
+
+WINDOWS = "y = np.lib.stride_tricks.sliding_window_view(x, 2, writeable=True)"
+LENT = "b = bytearray(8 * x.size); x = np.frombuffer(b)"
+
+
+@pytest.mark.parametrize("size", [6, 600_000])
+@pytest.mark.parametrize(
+    ("before", "cell", "after"),
+    [
+        (WINDOWS, "x[1] = 5; z = y.sum()", "z == 10 and y.sum() == 10 and np.shares_memory(x, y)"),
+        (WINDOWS, "y[0, 1] = 50; z = x.sum()", "z == 50 and x[1] == 50"),
+        (WINDOWS, "y[0, 1] = 50", "x[1] == 50 and x.sum() == 50 and y[1, 0] == 50"),
+        (WINDOWS, "y[1, 0] = 50", "x[1] == 50 and x.sum() == 50 and y[0, 1] == 50"),
+        ("y = np.broadcast_to(x, (3, x.size))", "x[0] = 5; z = y.sum()", "z == 15 == y.sum()"),
+        ("y = np.broadcast_to(x, (3, x.size)); c = (y, x)", "c[1][0] = 5; z = c[0].sum()", "z == 15 == y.sum()"),
+        ("", "y = np.lib.stride_tricks.sliding_window_view(x, 2)", "np.shares_memory(x, y)"),
+        ("", "w = np.ones(4)\n" + WINDOWS.replace("(x", "(w"), "np.shares_memory(w, y)"),
+        (LENT, "x[0] = 1; z = bytes(b).count(0)", "z == len(b) - 2 and bytes(b).count(0) == z and x[0] == 1"),
+        (LENT, "b[7] = 64; z = x[0]", "z == 2 == x[0] and b[7] == 64"),
+        (LENT + "; c = {'x': x}", "c['x'][0] = 1; z = bytes(b).count(0)", "z == len(b) - 2 and x[0] == 1"),
+        (LENT + "; y = np.frombuffer(b, 'u1')", "x[0] = 2; z = y[7]", "z == 64 == y[7] and b[7] == 64"),
+        (LENT + "; y = np.asarray(memoryview(b))[2:]", "y[5] = 64; z = x[0]", "z == 2 == x[0] and b[7] == 64"),
+        (LENT, "z = x[0] + b[0]", "z == 0 and np.shares_memory(x, np.frombuffer(b))"),
+        ("y = np.frombuffer(memoryview(x).cast('B'), 'u1')", "x[0] = 2; z = y[7]", "z == 64 == y[7]"),
+    ],
+)
+def test_memory_that_is_shared_in_other_ways(notebook: Notebook, size: int, before: str, cell: str, after: str) -> None:
+    notebook.names |= {"np": np, "x": np.zeros(size)}
+    notebook.local(before)
+    assert notebook.sky(cell) == []
+    assert eval(after, notebook.names)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize(
+    ("before", "cell", "names"),
+    [
+        ("y = pd.DataFrame(x.reshape(3, 2), copy=False)", "x[0] = 5; z = y.iloc[0, 0]", "x and y"),
+        ("y = pd.DataFrame(x.reshape(3, 2), copy=False)", "y.iloc[0, 0] = 5; z = x[0]", "x and y"),
+        ("y = np.asmatrix(x)", "x[0] = 5; z = y[0, 0]", "x and y"),
+        ("x = np.array([1, 2, None]); y = x[1:]", "x[1] = 5; z = y[0]", "x and y"),
+        ("a = np.array([1, 2, None]); x = [a, a[1:]]; y = 1", "x[0][1] = 5; z = y + x[1][0]", "Arrays in x"),
+    ],
+)
+def test_memory_that_cannot_be_shared_on_the_node_is_told(
+    notebook: Notebook, before: str, cell: str, names: str
+) -> None:
+    notebook.names |= {"np": np, "pd": pd, "x": np.zeros(6)}
+    notebook.local(before)
+    assert notebook.sky("z = x[0], y") == []  # nothing is lost where nothing changes
+    (notice,) = notebook.sky(cell)
+    assert notice.startswith(f"{names} share memory here, and not on the node")
+
+
+def test_arrays_over_a_bytearray_have_not_changed_where_they_were_read(notebook: Notebook) -> None:
+    notebook.names["np"] = np
+    notebook.local("b = bytearray(16); x = np.frombuffer(b, 'u1')")
+    assert notebook.sky("z = b[0] + x[0]", nodes=2) == []
+
+
+@pytest.mark.parametrize("value", ["memoryview(b)", "memoryview(b).toreadonly()"])
+def test_a_memoryview_of_what_can_change_is_refused(notebook: Notebook, value: str) -> None:
+    notebook.local(f"b = bytearray(4); m = {value}")
+    with pytest.raises(sky.NotPicklableError, match="does not share its memory with a node"):
+        notebook.sky("x = m[0]")
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
