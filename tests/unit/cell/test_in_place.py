@@ -258,6 +258,89 @@ WINDOWS = "y = np.lib.stride_tricks.sliding_window_view(x, 2, writeable=True)"
 LENT = "b = bytearray(8 * x.size); x = np.frombuffer(b)"
 
 
+FUNCTIONS = "def f(a=1): 'one'; return a\ndef g(a=2): return a + 100\nkept = [f]"
+CLASS = "import functools\nclass A:\n    'one'\n    def __len__(self): return 1\n    n = 1\nclass B(A): pass\nx = A()"
+
+
+@pytest.mark.parametrize("more", ["", "; z = kept"])
+@pytest.mark.parametrize(
+    ("cell", "after"),
+    [
+        ("f.__code__ = g.__code__", "kept[0]() == f() == 101"),
+        ("f.__doc__ = 'two'", "kept[0].__doc__ == 'two'"),
+        ("f.__name__ = 'h'; f.__qualname__ = 'x.h'", "(kept[0].__name__, kept[0].__qualname__) == ('h', 'x.h')"),
+        ("f.__annotations__['a'] = int", "kept[0].__annotations__ == {'a': int}"),
+        ("f.__defaults__ = (7,)", "kept[0]() == 7"),
+        ("f.__kwdefaults__ = {'a': 7}", "kept[0].__kwdefaults__ == {'a': 7}"),
+        ("f.__module__ = 'other'", "kept[0].__module__ == 'other'"),
+        ("f.note = 7", "kept[0].note == 7"),
+    ],
+)
+def test_everything_that_can_be_set_on_a_function(notebook: Notebook, cell: str, after: str, more: str) -> None:
+    notebook.local(FUNCTIONS)
+    assert notebook.sky(cell + more) == []
+    assert eval(f"kept[0] is f and {after}", notebook.names)
+
+
+def test_the_code_of_a_function_that_has_not_changed_stays_the_object_that_it_is(notebook: Notebook) -> None:
+    notebook.local(FUNCTIONS)
+    code = notebook["f"].__code__
+    notebook.sky("f.note = 7")
+    assert notebook["f"].__code__ is code
+
+
+@pytest.mark.parametrize("more", ["", "; z = x"])
+@pytest.mark.parametrize(
+    ("cell", "after"),
+    [
+        ("A.__doc__ = 'two'", "A.__doc__ == 'two'"),
+        ("A.__hash__ = None", "A.__hash__ is None"),
+        ("A.__len__ = functools.partial(lambda n: n, 3)", "A.__len__() == 3"),
+        ("A.__iter__ = property(lambda self: lambda: iter([1]))", "isinstance(vars(A)['__iter__'], property)"),
+        ("A.__call__ = print", "A.__call__ is print"),
+        ("del A.__len__", "not hasattr(x, '__len__')"),
+        ("A.__match_args__ = ('n',)", "A.__match_args__ == ('n',)"),
+        ("B.__doc__ = 'two'; B.n = 2", "B.__doc__ == 'two' and A.__doc__ == 'one' and A.n == 1"),
+        ("A.n = 2", "A.__doc__ == 'one' and A.__module__ == '__main__' and B.__doc__ is None"),
+    ],
+)
+def test_everything_that_can_be_set_on_a_class(notebook: Notebook, cell: str, after: str, more: str) -> None:
+    notebook.local(CLASS)
+    assert notebook.sky(cell + more) == []
+    assert eval(f"type(x) is A and {after}", notebook.names)
+
+
+@pytest.mark.filterwarnings("ignore:Setting the")
+@pytest.mark.parametrize("more", ["", "; z = y"])
+@pytest.mark.parametrize("size", [6, 600_000])
+@pytest.mark.parametrize(
+    ("before", "cell", "after"),
+    [
+        ("", "x.dtype = 'i8'", "x.dtype == 'i8'"),
+        ("", "x.dtype = 'f4'; x[1] = 5", "x.dtype == 'f4' and x[1] == 5"),
+        ("x = x.reshape(2, -1); y = [x]", "x.dtype = 'f4'", "x.dtype == 'f4' and x.shape[0] == 2"),
+        ("v = x[2:4]", "x.shape = (2, -1)", "x.shape[0] == 2 and np.shares_memory(x, v)"),
+        ("v = x[2:4]", "x.shape = (2, -1); x[0, 2] = 5; w = v[0]", "w == 5 == v[0] and np.shares_memory(x, v)"),
+        ("", "x.flags.writeable = False", "not x.flags.writeable"),
+        ("", "x[0] = 5; x.flags.writeable = False", "not x.flags.writeable and x[0] == 5"),
+        ("x.flags.writeable = False", "x.flags.writeable = True", "x.flags.writeable"),
+        ("x.flags.writeable = False", "x.flags.writeable = True; x[0] = 5", "x.flags.writeable and x[0] == 5"),
+        (
+            "x.flags.writeable = False",
+            "x.flags.writeable = True; x[0] = 5; x.flags.writeable = False",
+            "not x.flags.writeable and x[0] == 5",
+        ),
+    ],
+)
+def test_everything_that_can_be_set_on_an_array(
+    notebook: Notebook, size: int, before: str, cell: str, after: str, more: str
+) -> None:
+    notebook.names |= {"np": np, "x": np.zeros(size)}
+    notebook.local(f"y = [x]\n{before}")
+    assert notebook.sky(cell + more) == []
+    assert eval(f"y[0] is x and {after}", notebook.names)
+
+
 @pytest.mark.parametrize("size", [6, 600_000])
 @pytest.mark.parametrize(
     ("before", "cell", "after"),
