@@ -292,9 +292,10 @@ class _Pickler(Pickler):
             self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
-        if self._side.is_home and not (array.flags.writeable and array.flags.c_contiguous):
+        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # at home nobody asks
+        if not (array.flags.writeable and is_contiguous):
             packed = array if array.flags.forc else array.copy(order="C")  # beside the pickle, as others are
-            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, array.flags.c_contiguous)
+            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -450,7 +451,7 @@ def _restore_class(kind: type, state: Any) -> None:
 
 
 def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
-    """Return an array of the notebook; on a node it is as read-only as it is there."""
+    """Return an array as it is on the other side, where it may be read-only."""
     array = rebuilt(reduced)
     if not is_writable:
         array.flags.writeable = False

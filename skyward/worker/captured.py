@@ -5,18 +5,17 @@ more: the pickle and its buffers are as they came, or they are not. Values that 
 """
 
 import types
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.arrays import extent_of, is_array
-from skyward.wire.contents import is_fixed, parts_of
+from skyward.wire.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test, title_of
-from skyward.wire.stateless import OF_CLASSES
 from skyward.worker.written import address_of, watch
 
 __all__ = ["Captured", "Part", "Root"]
@@ -90,7 +89,7 @@ class Part:
         tests: list[Callable[[], bool] | None] = []
         for value in self.values:
             if is_array(value) and not value.dtype.hasobject and self.packed.buffers:
-                tests.append(_shape_test(value))
+                tests.append(_layout_test(value))
             elif name_of(value):
                 tests.append(state_test(value))
             elif isinstance(value, types.FunctionType):
@@ -207,27 +206,28 @@ class Captured:
                 side.namespace[name] = value
 
 
-def _shape_test(array: Any) -> Callable[[], bool]:
-    shape, dtype = array.shape, array.dtype
-    return lambda: bool(array.shape == shape and array.dtype == dtype)
+def _layout_test(array: Any) -> Callable[[], bool]:
+    shape, dtype, is_writable = array.shape, array.dtype, array.flags.writeable
+    return lambda: bool(array.shape == shape and array.dtype == dtype and array.flags.writeable == is_writable)
 
 
 def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
     """What tells that a function is as it was; None if it refers to objects that can change."""
-    defaults, keywords, code = function.__defaults__, function.__kwdefaults__, function.__code__
-    held = (*(defaults or ()), *(keywords or {}).values())
+    held = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     if function.__closure__ or function.__dict__ or not all(map(is_fixed, held)):
         return None
+    settings = [getattr(function, name) for name in OF_FUNCTIONS]
+    annotations = dict(function.__annotations__)
 
     def test() -> bool:
-        same = function.__defaults__ is defaults and function.__kwdefaults__ is keywords
-        return same and function.__code__ is code and not function.__dict__
+        same = all(getattr(function, name) is part for name, part in zip(OF_FUNCTIONS, settings, strict=True))
+        return same and not function.__dict__ and function.__annotations__ == annotations
 
     return test
 
 
 def _class_test(kind: type) -> Callable[[], bool] | None:
-    before = _attributes(kind)
+    before = of_user(vars(kind))
     tests = []
     for value in before.values():
         parts = None if isinstance(value, types.FunctionType) else parts_of(value)
@@ -239,19 +239,11 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
                 return None
 
     def test_class() -> bool:
-        now = _attributes(kind)
+        now = of_user(vars(kind))
         same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
         return same and all(test() for test in tests)
 
     return test_class
-
-
-def _attributes(kind: type) -> Mapping[str, Any]:
-    return {
-        name: value
-        for name, value in vars(kind).items()
-        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    }
 
 
 def _span(buffer: Any) -> tuple[int, int]:

@@ -323,13 +323,14 @@ def test_everything_that_can_be_set_on_a_class(notebook: Notebook, cell: str, af
         ("v = x[2:4]", "x.shape = (2, -1); x[0, 2] = 5; w = v[0]", "w == 5 == v[0] and np.shares_memory(x, v)"),
         ("", "x.flags.writeable = False", "not x.flags.writeable"),
         ("", "x[0] = 5; x.flags.writeable = False", "not x.flags.writeable and x[0] == 5"),
-        ("x.flags.writeable = False", "x.flags.writeable = True", "x.flags.writeable"),
-        ("x.flags.writeable = False", "x.flags.writeable = True; x[0] = 5", "x.flags.writeable and x[0] == 5"),
+        ("v = x.view(); x.flags.writeable = False", "x.flags.writeable = True; w = v", "x.flags.writeable"),
         (
-            "x.flags.writeable = False",
-            "x.flags.writeable = True; x[0] = 5; x.flags.writeable = False",
-            "not x.flags.writeable and x[0] == 5",
+            "v = x.view(); x.flags.writeable = False",
+            "x.flags.writeable = True; x[0] = 5; x.flags.writeable = False; w = v[0]",
+            "not x.flags.writeable and x[0] == v[0] == w == 5",
         ),
+        ("", "v = x[1:]; v.flags.writeable = False", "not v.flags.writeable and np.shares_memory(x, v)"),
+        ("", "v = np.broadcast_to(x[1:3], (2, 2))", "not v.flags.writeable and np.shares_memory(x, v)"),
     ],
 )
 def test_everything_that_can_be_set_on_an_array(
@@ -339,6 +340,13 @@ def test_everything_that_can_be_set_on_an_array(
     notebook.local(f"y = [x]\n{before}")
     assert notebook.sky(cell + more) == []
     assert eval(f"y[0] is x and {after}", notebook.names)
+
+
+def test_an_array_whose_memory_is_read_only_stays_so_on_the_node(notebook: Notebook) -> None:
+    notebook.names["x"] = np.zeros(3)
+    notebook.local("x.flags.writeable = False")
+    with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+        notebook.sky("x.flags.writeable = True; x[0] = 1")
 
 
 @pytest.mark.parametrize("size", [6, 600_000])
