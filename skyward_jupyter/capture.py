@@ -23,7 +23,7 @@ from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
 from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
-from skyward.wire.sources import ModuleSource, source_bundle
+from skyward.wire.sources import ModuleSource, imports_of, source_bundle
 from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
@@ -129,9 +129,9 @@ def capture(
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
-    taking.process_wide(code, with_generators=is_next)
+    sources = source_bundle(sorted({*code.imports, *taking.local, *taking.uses}))
+    taking.process_wide({*code.imports, *imports_of(sources)}, with_generators=is_next)
     parts = taking.parts()
-    sources = source_bundle([*code.imports, *sorted(taking.local)])
     outputs = code.assigned if code.only is None else code.only
     manifest = Manifest(
         entries=tuple(
@@ -301,9 +301,14 @@ class _Taking:
         self._values.append(known)
         known.shared = self._shared(kind.__qualname__, kind, whole={key})
 
-    def process_wide(self, code: CellCode, *, with_generators: bool) -> None:
-        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers."""
-        modules = [*self.modules.values(), *code.imports]
+    def process_wide(self, imported: Iterable[str], *, with_generators: bool) -> None:
+        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers.
+
+        Args:
+            imported: modules that the cell imports, and those that local modules do.
+            with_generators: whether the random numbers go along.
+        """
+        modules = [*self.modules.values(), *imported, *self.uses]
         modules += [str(getattr(each.value, "__module__", None) or "") for each in self._values]
         modules += [type(each.value).__module__ for each in self._values]
         if any(value is warnings for value in self.user_ns.values()):
@@ -312,6 +317,11 @@ class _Taking:
         generators = generators_used_by(packages) if with_generators else ()
         for each in (*settings_used_by(packages), *generators):
             self._values.append(_Value([], each, self._shared(title_of(each), each)))
+
+    @property
+    def uses(self) -> set[str]:
+        """Modules of the objects in the values, and those that the code of functions in them imports."""
+        return {module for each in self._values for module in each.shared.uses}
 
     @property
     def apart(self) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
 from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
-from skyward.wire.modules import local_modules
+from skyward.wire.modules import imported_by, local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
@@ -117,6 +117,7 @@ class Shared:
         arrays: the NumPy arrays in it.
         apart: arrays that share memory with no others where they travel to: those of derived classes, and of objects.
         inside: arrays inside frames of pandas, which do not either.
+        uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
     """
 
@@ -127,6 +128,7 @@ class Shared:
     arrays: Sequence[Any] = ()
     apart: Sequence[Any] = ()
     inside: Sequence[Any] = ()
+    uses: Collection[str] = ()
     memo: Any = None
 
     def objects(self) -> dict[int, tuple[int, Any]]:
@@ -171,7 +173,7 @@ def pack_shared(
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
     apart, inside = pickler.apart, list(pickler.inside.values())
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, apart, inside, pickler.memo)
+    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, apart, inside, pickler.uses, pickler.memo)
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -235,6 +237,7 @@ class _Pickler(Pickler):
         self._linked: set[int] = set()
         self.needs: set[str] = set()
         self.modules: set[str] = set()
+        self.uses: set[str] = set()
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
         self.apart: list[Any] = []
@@ -265,12 +268,16 @@ class _Pickler(Pickler):
         self.inside.update((id(array), array) for array in arrays_owned_by(obj))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
+        if isinstance(module, str):
+            self.uses.add(module)
         if module in self._local and (not by_name or _is_importable(obj)):
             self.modules.add(module)
             if by_name:
                 return NotImplemented  # by reference
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
+            if self._side.is_home:
+                self.uses |= imported_by(obj.__code__)
             return self._function(obj, reduced)
         return reduced
 
@@ -278,6 +285,7 @@ class _Pickler(Pickler):
         name = module.__name__
         if sys.modules.get(name) is not module:
             return NotImplemented
+        self.uses.add(name)
         if name in self._local:
             self.modules.add(name)
         return importlib.import_module, (name,)

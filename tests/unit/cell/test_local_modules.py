@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import random
 import subprocess
 import sys
 import types
@@ -159,7 +160,7 @@ class Node:
 
         from skyward_jupyter.results import apply_result
 
-        sent = self._notebook.take(source)
+        sent = self._notebook.take(source, is_next=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(pickle.dumps((sent.request, sent.values)).hex().encode() + b"\n")
@@ -230,3 +231,54 @@ def test_an_import_by_another_thread_disturbs_no_call(monkeypatch: pytest.Monkey
     with travelling_by_value():
         pass
     assert "just_imported_0" in modules._seen
+
+
+@pytest.mark.parametrize(
+    ("before", "cell"),
+    [
+        ("def f():\n    import random\n    return random.random()", "x = f()"),
+        (
+            "def f():\n    def g():\n        from random import random\n        return random()\n    return g()",
+            "x = f()",
+        ),
+        (
+            "class A:\n    def f(self):\n        import random\n        return random.random()\na = [A()]",
+            "x = a[0].f()",
+        ),
+        ("def g():\n    import random\n    return random.random()\nf = {'g': g}", "x = f['g']()"),
+        ("def g():\n    import random\n    return random.random()\ndef f(): return g()", "x = f()"),
+        ("import numpy.random\ndef f():\n    import numpy.random as r\n    return r.rand()", "x = f()"),
+        ("def f():\n    import lib_rand\n    return lib_rand.draw()", "x = f()"),
+        ("import lib_rand", "x = lib_rand.draw()"),
+        ("import lib_rand\nf = [lib_rand.draw]", "x = f[0]()"),
+        ("import lib_rand\nf = [lib_rand.Dice()]", "x = f[0].roll()"),
+        ("import lib_over", "x = lib_over.draw()"),
+        ("", "import lib_over\nx = lib_over.draw()"),
+    ],
+)
+def test_random_numbers_go_on_however_they_are_used(notebook: Notebook, write: Write, before: str, cell: str) -> None:
+    write(
+        "lib_rand.py",
+        "def draw():\n    import random\n    return random.random()\nclass Dice:\n    roll = staticmethod(draw)",
+    )
+    write("lib_over.py", "from lib_rand import draw")
+    notebook.local(before)
+
+    def taken() -> bool:
+        sent = [bytes(packed.data) for packed in notebook.take(cell, is_next=True).values]
+        return any(b"_process_wide" in data and b"random" in data for data in sent)
+
+    assert taken()
+    cell = "x = 1"
+    assert not taken()
+
+
+def test_random_numbers_of_a_function_go_on(notebook: Notebook, node: Node) -> None:
+    notebook.local("import random\nrandom.seed(1)\ndef f():\n    import random\n    return random.random()")
+    drawn = []
+    for _ in range(2):
+        random.seed(1)
+        assert node.sky("x = f()") == ""
+        drawn += [notebook["x"], random.random()]
+    random.seed(1)
+    assert drawn == 2 * [random.random(), random.random()]
