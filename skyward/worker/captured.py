@@ -169,6 +169,11 @@ class Captured:
     def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
         self.parts = [Part(each, one) for each, one in zip(roots, packed, strict=True)]
 
+    @property
+    def titles(self) -> set[str]:
+        """What sentences call the settings among the values."""
+        return {title for part in self.parts for value in part.values if (title := title_of(value))}
+
     def open(self, side: Side, node: int) -> None:
         """Bind the values in the namespace of `side`, on the node of this rank.
 

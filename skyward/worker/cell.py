@@ -217,7 +217,7 @@ class _Cell:
         self._captured.open(self.side, self.node)
         renew_names(self.side)
         self._initial = dict(self.namespace)
-        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        self._surroundings = Surroundings(request.source, bundle or {}, self.namespace, self._captured.titles)
         if self._task is not None:
             self._task.leaves = True
         return program
