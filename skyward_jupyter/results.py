@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyward.control.missing import with_fix
 from skyward.kept import Kept
 from skyward.wire.contents import Contents, is_plain, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
-from skyward.words import nodes_text
+from skyward.words import joined, nodes_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward.worker.joint import Together
@@ -18,6 +18,9 @@ from skyward.worker.program import VALUE
 from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals, not_shared
+
+if TYPE_CHECKING:
+    from skyward.worker.imports import Forgotten
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
@@ -57,7 +60,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_besides([result])]
     touched = {*result.harvest.changed, *result.harvest.stale}
     notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
@@ -99,7 +102,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
                 notices.append(f"{name} is {user_ns[name].where} only.")
         else:
             user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
-    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
+    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -305,6 +308,31 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     if variables:
         told += f" Assign the value in the cell to have the list of all copies: `{variables[0]} = {variables[0]}`."
     return [told]
+
+
+def _besides(results: Sequence[CellResult]) -> list[str]:
+    """The sentences about what happened beside the variables of the cell."""
+    return [*_forgotten(results), *_surroundings(results)]
+
+
+def _forgotten(results: Sequence[CellResult]) -> list[str]:
+    """The sentences about modules that are imported again because the sources of some have changed."""
+    nodes: dict[Forgotten, set[int]] = {}
+    for result in results:
+        nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
+    found = []
+    for modules, ranks in nodes.items():
+        where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
+        are = "is" if len(modules.others) == 1 else "are"
+        if changed:
+            has, it = ("has", "it") if len(modules.changed) == 1 else ("have", "them")
+            more = f", as {are} {others}" if others else ""
+            found.append(
+                f"{changed} {has} changed since {where} imported {it}: imported again there, with new variables{more}."
+            )
+        elif others:
+            found.append(f"{others} {are} imported again on {where}, with new variables.")
+    return found
 
 
 def _surroundings(results: Sequence[CellResult]) -> list[str]:

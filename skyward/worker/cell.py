@@ -30,7 +30,7 @@ from skyward.worker.failing import recorder_for
 from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
-from skyward.worker.imports import install
+from skyward.worker.imports import Forgotten, install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.keeping import find_kept, keep_names, renew_names
 from skyward.worker.mainmodule import as_main
@@ -168,6 +168,7 @@ class _Cell:
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
         self._surroundings: Surroundings | None = None
+        self._forgotten = Forgotten()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -210,7 +211,7 @@ class _Cell:
         program = build(request.source, request.filename)
         bundle = None if request.sources is None else request.sources.unpack()
         if bundle is not None:
-            install(bundle)
+            self._forgotten = install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
         find_kept(self.side)
@@ -277,8 +278,8 @@ class _Cell:
             kept=kept,
         )
         found.failed.update(unkept)
-        if self._surroundings is not None:
-            found = replace(found, surroundings=tuple(self._surroundings.changed()))
+        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
+        found = replace(found, surroundings=changed, forgotten=self._forgotten)
         if error is None:
             files = self.files.collect(self.namespace)
             return CellResult(found, None, self.node, request.definitions, files, tuple(kept))

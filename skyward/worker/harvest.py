@@ -16,6 +16,7 @@ from skyward.wire.contents import is_plain
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.captured import Captured, Part
+from skyward.worker.imports import Forgotten
 from skyward.worker.joint import Bound, Changed, Homes, Joint, Together, groups
 from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
 
@@ -47,6 +48,7 @@ class Harvest:
         stale: by captured name, why what changed in its value cannot come back.
         deleted: names that it unbound.
         surroundings: what it changed beside its variables, which stays on the node.
+        forgotten: local modules that the node had imported from other sources than those that went with the cell.
         value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
             one, as one of the values, or of those that failed.
     """
@@ -63,6 +65,7 @@ class Harvest:
     deleted: tuple[str, ...] = ()
     value: str = ""
     surroundings: tuple[str, ...] = ()
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
 
 def harvest(

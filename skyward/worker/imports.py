@@ -6,6 +6,7 @@ import importlib.util
 import linecache
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import EnumType
 from threading import Lock  # tasks may replace the attributes of the module
 from types import CodeType, FunctionType, ModuleType
@@ -15,7 +16,7 @@ from skyward.wire.contents import of_user
 from skyward.wire.sources import ModuleSource
 from skyward.worker.insides import Insides
 
-__all__ = ["Variables", "first_variables", "install", "variables_of"]
+__all__ = ["Forgotten", "Variables", "first_variables", "install", "variables_of"]
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
@@ -98,15 +99,29 @@ def _attributes_of(value: object, module: str) -> dict[str, Any]:
     return {}
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Local modules that are imported again, if anything imports them, so that their variables are new.
+
+    Attributes:
+        changed: those with another source than the one that they were imported from.
+        others: those that may have taken something from them.
+    """
+
+    changed: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
 _finder = SourceFinder()
 _lock = Lock()
 
 
-def install(bundle: Mapping[str, ModuleSource]) -> None:
+def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:
     """Make the modules of `bundle` importable.
 
     A module whose source has changed since it was last installed is forgotten, with everything that was imported from
-    such sources, so that the next import runs the new version and nothing holds on to the old one.
+    such sources, so that the next import runs the new version and nothing holds on to the old one. Returned are those
+    that had been imported.
     """
     with _lock:
         if _finder not in sys.meta_path:
@@ -115,9 +130,15 @@ def install(bundle: Mapping[str, ModuleSource]) -> None:
         changed = {name for name, module in bundle.items() if name in known and known[name].digest != module.digest}
         known.update(bundle)
         fresh = {name for name in bundle if _is_foreign(sys.modules.get(name))}
-        if changed or fresh:
-            for name in known:
-                sys.modules.pop(name, None)
+        if not changed and not fresh:
+            return Forgotten()
+        files = [name for name in sorted(known) if known[name].filename and name in sys.modules]
+        loaded = [name for name in files if not _is_foreign(sys.modules[name])]
+        for name in known:
+            sys.modules.pop(name, None)
+        return Forgotten(
+            tuple(name for name in loaded if name in changed), tuple(name for name in loaded if name not in changed)
+        )
 
 
 def _is_foreign(module: ModuleType | None) -> bool:

@@ -200,6 +200,23 @@ def test_cells_import_local_modules_and_see_edits(notebook: Notebook, node: Node
     assert node.sky("import lib_a.core\nprint(thing.who(), lib_a.core.value, lib_a.value)") == "20 2 2"
 
 
+def test_a_module_that_was_edited_is_imported_again_and_that_is_told(
+    notebook: Notebook, node: Node, write: Write
+) -> None:
+    write("lib_w.py", "import lib_x\nst = []")
+    write("lib_x.py", "z = 1")
+    node.sky("import lib_w\nlib_w.st.append(1)")
+    assert node.sky("import lib_w\nprint(lib_w.st)") == "[1]"
+    assert node.notices == []
+    write("lib_w.py", "import lib_x\nst = []  # edited")
+    assert node.sky("import lib_w\nprint(lib_w.st)") == "[]"
+    assert node.notices == [
+        "lib_w has changed since node 0 imported it: imported again there, with new variables, as is lib_x."
+    ]
+    assert node.sky("import lib_w\nprint(lib_w.st)") == "[]"
+    assert node.notices == []
+
+
 def test_a_failure_in_a_local_module_shows_its_lines(notebook: Notebook, node: Node, write: Write) -> None:
     write("lib_b.py", "def fail():\n    raise KeyError('lines')")
     trace = node.sky("import lib_b\nlib_b.fail()")
