@@ -1,9 +1,13 @@
 """The objects of the notebook that a cell took along, which take over what it changed in their copies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["Originals", "not_shared"]
+
+
+_NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Originals:
@@ -11,10 +15,17 @@ class Originals:
 
     Args:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
+        local: the variables of the function in which the cell is, that it took along: nothing can be bound to them.
         apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
     """
 
-    def __init__(self, memos: Sequence[Any] = (), apart: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        memos: Sequence[Any] = (),
+        local: Mapping[str, Any] = _NO_LOCALS,
+        apart: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.local = local
         self.apart = apart
         self._memos = memos
         self._objects: dict[int, dict[int, Any]] = {}

@@ -56,6 +56,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     values = home.values()
     value = home.value(values)
     user_ns.update(home.namesakes(values))
+    home.leave_locals(values)
     user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
@@ -181,7 +182,20 @@ class _Home:
             return StayedBehind(self._harvest.failed[name])
         if name == VALUE:
             return values.pop(VALUE, None)
-        return values.get(name, self._user_ns.get(name))
+        return values.get(name, self._here(name))
+
+    def leave_locals(self, values: dict[str, Any]) -> None:
+        """Take what cannot be bound here out of `values`: the variables of the function that the cell is in."""
+        for name in self._originals.local.keys() & values.keys():
+            del values[name]
+            self.notices.append(
+                f"{name} is another object after this, and a variable of a function cannot be bound to it: it is as "
+                f"before. Give it the value: `{name} = %sky! ...`."
+            )
+
+    def _here(self, name: str, default: object = None) -> Any:
+        """The value that a name stands for where the cell is."""
+        return self._originals.local.get(name, self._user_ns.get(name, default))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
@@ -194,7 +208,7 @@ class _Home:
             names = [name for name in self._harvest.changed if name not in together.names]
             if names:
                 self.notices.append(
-                    f"What the cell changed in {_listed(names)} could not be brought here: {reason}. "
+                    f"What the cell changed in {joined(names)} could not be brought here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} as before."
                 )
             needed = seeds_used(together.packed, seeds)
@@ -220,7 +234,7 @@ class _Home:
         together = self._harvest.together
         names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
-        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
+        replaced = {id(self._here(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
         return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
 
@@ -300,7 +314,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
                 nodes.setdefault(name, []).append(result.node)
     if not nodes:
         return []
-    names = _listed(list(nodes))
+    names = joined(nodes)
     ranks = sorted({rank for each in nodes.values() for rank in each})
     variables = [name for name in nodes if name.isidentifier()]  # others are settings, called what they are
     here = "it is" if len(nodes) == len(variables) == 1 else "they are"
@@ -345,11 +359,7 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
         return []
     ranks = sorted({rank for each in nodes.values() for rank in each})
     are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {_listed(list(nodes))} on {nodes_text(ranks)}; here {are} as before."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} as before."]
 
 
 def _fix(reason: str, is_here: bool) -> str:

@@ -119,6 +119,7 @@ class Shared:
         inside: arrays inside frames of pandas, which do not either.
         uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
+        functions: the functions of the namespace that it contains.
     """
 
     packed: Packed
@@ -130,6 +131,7 @@ class Shared:
     inside: Sequence[Any] = ()
     uses: Collection[str] = ()
     memo: Any = None
+    functions: Sequence[FunctionType] = ()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
         """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
@@ -171,9 +173,18 @@ def pack_shared(
     except Exception as error:
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
-    needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    apart, inside = pickler.apart, list(pickler.inside.values())
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, apart, inside, pickler.uses, pickler.memo)
+    return Shared(
+        packed,
+        frozenset(pickler.needs),
+        frozenset(pickler.modules),
+        pickler.classes,
+        pickler.arrays,
+        pickler.apart,
+        list(pickler.inside.values()),
+        pickler.uses,
+        pickler.memo,
+        pickler.functions,
+    )
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -242,6 +253,7 @@ class _Pickler(Pickler):
         self.arrays: list[Any] = []
         self.apart: list[Any] = []
         self.inside: dict[int, Any] = {}
+        self.functions: list[FunctionType] = []
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
@@ -309,6 +321,7 @@ class _Pickler(Pickler):
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         if function.__globals__ is not self._side.namespace:
             return reduced
+        self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
         self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()

@@ -9,11 +9,12 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Collection
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from skyward.errors import SkywardError
 from skyward.shelf import shelf, stand_in, the_shelf
+from skyward.wire.code import looked_up
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.worker.kept import Entry, ValueShelf
@@ -127,12 +128,6 @@ class _Search:
     def _function(self, function: FunctionType, waiting: deque[object]) -> None:
         if function.__globals__ is not self._namespace:
             return
-        self.names |= _names(function.__code__) & self._namespace.keys()
+        self.names |= looked_up(function.__code__) & self._namespace.keys()
         waiting.extend((function.__defaults__, function.__kwdefaults__, function.__dict__))
         waiting.extend(function.__closure__ or ())
-
-
-def _names(code: CodeType) -> set[str]:
-    """Every name that code, and the code inside it, may look up in its globals."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
