@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, cast
 
-from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, needs_local_scope, no_var_expand
 
 from skyward.config import load
 from skyward.errors import KeptLostError, SkywardError, UsageError
@@ -128,18 +128,21 @@ class SkyMagics(ConfiguredMagics):
             options = parse_cell(line, settings.of_options)
         if options.help:
             return self.help([])
-        if not _has_code(cell):
-            raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
+        if not _has_code(cell) and not (options.keep or options.files or options.sync or options.fetch):
+            return None
         return self._runner.run(cell, options, settings)
 
     @no_var_expand
+    @needs_local_scope
     @line_magic(EXPRESSION)  # type: ignore[arg-type]  # IPython's types do not have the form with a name
-    def expression(self, line: str) -> Any:
+    def expression(self, line: str, local_ns: Mapping[str, Any]) -> Any:
         """Run one line of Python on a node, and give its value: `%sky! [options] torch.cuda.mem_get_info()`.
 
         The options are those of `%%sky`, in front of the expression: `%sky! --on all os.uname().nodename` gives a list.
-        `x = %sky! f(data)` assigns the value.
+        `x = %sky! f(data)` assigns the value. In a function it has the function's variables.
         """
+        assert self.shell is not None
+        local = {} if local_ns is self.shell.user_ns else dict(local_ns)
         with presented():
             options_line, code = split_expression(line)
             settings = self._settings
@@ -149,7 +152,7 @@ class SkyMagics(ConfiguredMagics):
                 return self.help([])
             if not code:
                 raise UsageError("%sky! takes an expression: `%sky! torch.cuda.is_available()`.")
-            return self._runner.run(code, options, settings, gives=True)
+            return self._runner.run(code, options, settings, gives=True, local=local)
 
     def _command(self, line: str) -> Any:
         with underlined("%sky", line):

@@ -53,6 +53,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     values = home.values()
     value = home.value(values)
     user_ns.update(home.namesakes(values))
+    home.leave_locals(values)
     user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
@@ -176,7 +177,20 @@ class _Home:
             return StayedBehind(self._harvest.failed[name])
         if name == VALUE:
             return values.pop(VALUE, None)
-        return values.get(name, self._user_ns.get(name))
+        return values.get(name, self._here(name))
+
+    def leave_locals(self, values: dict[str, Any]) -> None:
+        """Take what cannot be bound here out of `values`: the variables of the function that the cell is in."""
+        for name in self._originals.local.keys() & values.keys():
+            del values[name]
+            self.notices.append(
+                f"{name} is another object after this, and a variable of a function cannot be bound to it: it is as "
+                f"before. Give it the value: `{name} = %sky! ...`."
+            )
+
+    def _here(self, name: str, default: object = None) -> Any:
+        """The value that a name stands for where the cell is."""
+        return self._originals.local.get(name, self._user_ns.get(name, default))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
@@ -217,7 +231,7 @@ class _Home:
         together = self._harvest.together
         names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
-        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
+        replaced = {id(self._here(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
         return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
 

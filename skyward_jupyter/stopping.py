@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from skyward.control.stopping import stop_all
 from skyward.errors import TaskCancelledError
 from skyward.words import asked_to_stop, joined, nodes_text, size_text
 from skyward.worker.cell import CellResult
@@ -82,11 +83,12 @@ def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextMa
     Args:
         shown: a context to wait in.
     """
-    stopping = [run for run in runs if run.cancel()]
-    if not stopping:
-        return Stop(was_over=True, ended=False)
+    asked, stopping = stop_all(runs), list(runs)
     gave_up = False
     try:
+        stopping = asked.result()
+        if not stopping:
+            return Stop(was_over=True, ended=False)
         with shown:
             _wait_for(stopping, grace + _MARGIN if grace else 0.0)
     except KeyboardInterrupt:

@@ -39,8 +39,8 @@ class _Known:
 _known: WeakKeyDictionary[Callable[..., Any], _Known] = WeakKeyDictionary()
 
 
-def prepare_code(function: Callable[..., Any]) -> PreparedCode:
-    """`function`, ready to send.
+def prepare_code(function: Callable[..., Any], *, as_is: bool = False) -> PreparedCode:
+    """`function`, ready to send; `as_is`: see `encode`.
 
     Raises:
         NotPicklableError: it refers to something that cannot be pickled.
@@ -49,7 +49,7 @@ def prepare_code(function: Callable[..., Any]) -> PreparedCode:
     if known is not None and _is_unchanged(function, known):
         return known.code
     name = encodable(getattr(function, "__qualname__", None) or type(function).__qualname__)
-    outgoing = encode(function, f"function {name}")
+    outgoing = encode(function, f"function {name}", as_is=as_is)
     code = PreparedCode(_address(outgoing), outgoing, name.rpartition(".")[2])
     refers_to = _constant_references(function)
     if refers_to is not None:

@@ -117,6 +117,7 @@ class Shared:
         arrays: the NumPy arrays in it.
         derived: those of classes derived from them, which do not share memory where they travel to.
         memo: the memo of its pickle, see `objects`.
+        functions: the functions of the namespace that it contains.
     """
 
     packed: Packed
@@ -126,6 +127,7 @@ class Shared:
     arrays: Sequence[Any] = ()
     derived: Sequence[Any] = ()
     memo: Any = None
+    functions: Sequence[FunctionType] = ()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
         """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
@@ -168,7 +170,9 @@ def pack_shared(
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
+    return Shared(
+        packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo, pickler.functions
+    )
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -236,6 +240,7 @@ class _Pickler(Pickler):
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
         self.derived: list[Any] = []
+        self.functions: list[FunctionType] = []
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
@@ -294,6 +299,7 @@ class _Pickler(Pickler):
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         if function.__globals__ is not self._side.namespace:
             return reduced
+        self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
         self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()

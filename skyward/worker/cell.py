@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """What may end a cell and leave what it has bound."""
 
+_INSTEAD_OF_EXIT = "Put what is not to run below an `if` or into a function that returns early"
+
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -282,7 +284,7 @@ class _Cell:
         if error is None:
             files = self.files.collect(self.namespace)
             return CellResult(found, None, self.node, request.definitions, files, tuple(kept))
-        error = as_ordinary_error(self._explained(error), "The cell", self.node)
+        error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)
         failure = capture_failure(
             error,
             self.node,

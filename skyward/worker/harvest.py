@@ -15,6 +15,7 @@ from skyward.shelf import stand_in
 from skyward.wire.contents import is_plain
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
+from skyward.words import size_text
 from skyward.worker.captured import Captured, Part
 from skyward.worker.joint import Bound, Changed, Homes, Joint, Together, groups
 from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
@@ -221,8 +222,7 @@ class _Gathering:
                 return
             size = _nbytes(each)
             total -= size
-            limit = f"the limit of {self._limit / 2**20:,.0f} MiB for what comes back"
-            reason = f"{size / 2**20:,.0f} MiB are over {limit}"
+            reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for what comes back"
             if isinstance(each, Bound):
                 bound.remove(each)
                 self.found.failed[each.name] = f"its {reason}"
@@ -237,8 +237,8 @@ class _Gathering:
         apart = {id(each) for each in joint}
         for each in bound:
             if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
-                size = each.shared.packed.nbytes / 2**20
-                self.found.failed[VALUE] = f"its {size:,.0f} MiB come back only under a name"
+                size = size_text(each.shared.packed.nbytes)
+                self.found.failed[VALUE] = f"its {size} come back only under a name"
                 continue
             self._note(each)
             if id(each) not in apart:

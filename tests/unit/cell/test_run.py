@@ -1,5 +1,6 @@
 """A cell that ran on a node leaves the notebook as if it had run here."""
 
+import re
 import sys
 from typing import Any
 
@@ -216,6 +217,41 @@ class TestExceptions:
             notebook.sky("a = 1\nraise SystemExit(3)")
         assert caught.value.status == 3
         assert notebook["a"] == 1
+        advice = "Put what is not to run below an `if` or into a function that returns early, or raise an exception"
+        assert f"the task without a result. {advice} that says what is wrong." in str(caught.value)
+
+    @pytest.mark.parametrize(("limit", "said"), [(1024, r"1\.0 KiB"), (100, "100 B")])
+    def test_a_small_limit_is_said_in_small_units(self, notebook: Notebook, limit: int, said: str) -> None:
+        (told,) = notebook.sky("big = list(range(10_000))", limit=limit)
+        assert re.search(rf"its \d+\.\d KiB are over the limit of {said} for what comes back", told)
+
+    @pytest.mark.parametrize(
+        ("given", "source", "made"),
+        [
+            ("class St[T]: pass", "class S2[K](St[K]): pass\nmade = S2[int]()", "S2"),
+            ("from typing import Protocol", "class P[A](Protocol[A]): pass\nmade = P", "P"),
+            ("class Base: pass", "def f[T: Base](x: T) -> T: return x\nmade = f(Base())", "f"),
+            ("class Base: pass", "type Many[T: Base] = list[T]\nmade = Many.__value__", "Many"),
+            ("type Vec = list[float]", "def g[**P, *Ts](v: Vec) -> Vec: return v\nmade = g([1])", "g"),
+            ("type Vec = list[float]\ndef g[**P, *Ts](v: Vec) -> Vec: return v", "made = g([1])", "made"),
+            ("class Run[**P]: pass", "class Own[**Q](Run[Q]): pass\nmade = Own()", "Own"),
+        ],
+    )
+    def test_type_parameters_are_names_of_their_own(
+        self, notebook: Notebook, given: str, source: str, made: str
+    ) -> None:
+        notebook.local(given)
+        assert notebook.sky(source) == []
+        assert made in notebook
+        assert "K" not in notebook
+
+    def test_a_type_alias_stays_the_same_object_and_may_contain_itself(self, notebook: Notebook) -> None:
+        notebook.local("type Json = dict[str, Json] | int\ntype Pair[T] = tuple[T, T]")
+        before = notebook["Json"], notebook["Pair"]
+        assert notebook.sky("both = [Json, Pair]\nshown = str(Json.__value__), str(Pair[int])\ntype New = Json") == []
+        assert all(new is old for new, old in zip(notebook["both"], before, strict=True))
+        assert notebook["shown"] == ("dict[str, Json] | int", "Pair[int]")
+        assert notebook["New"].__value__ is notebook["Json"]
 
     def test_a_class_of_the_notebook_with_slots_comes_back(self, notebook: Notebook) -> None:
         notebook.local("class Slotted:\n    __slots__ = ('a',)\nx = Slotted()\nx.a = 1")
@@ -278,7 +314,7 @@ class TestWhatStaysBehind:
         assert len(notebook["a"]) == 3 << 20
         assert notebook["d"] == 1
         assert "b" not in notebook
-        reason = "its 5 MiB are over the limit of 4 MiB for what comes back"
+        reason = "its 5.0 MiB are over the limit of 4.0 MiB for what comes back"
         fix = "Bring back less of it, or raise the limit with --capture-limit."
         assert notices == [
             f"b did not come back from node 0: {reason}. {fix}",
