@@ -27,7 +27,8 @@ from cloudpickle import cloudpickle as inner
 from skyward.kept import Kept
 from skyward.shelf import stand_in
 from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
-from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
+from skyward.wire.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
+from skyward.wire.containers import CONTAINERS, Filling, filling_of, refill
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
@@ -168,7 +169,7 @@ def contents_of(value: Any) -> Contents | None:
     if kind is types.FunctionType:
         return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
     if kind is CACHED:
-        return Contents("cached", attributes_of_cached(value))
+        return Contents("cached", (attributes_of_cached(value), was_cleared(value)))
     if kind in _WEAK:
         return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
     if kind is types.ModuleType:
@@ -190,6 +191,8 @@ def _state_of(value: Any) -> Contents | None:
     """Return what `value` would be rebuilt from, if that does not take a new object."""
     if _is_tensor(value):
         return Contents("tensor", (value.data, value.grad))
+    if isinstance(value, CONTAINERS) and (filling := filling_of(value)) is not None:
+        return Contents("filled", (_class_of(value), filling))
     reduced = value.__reduce_ex__(5)
     if isinstance(reduced, str):
         return None
@@ -304,11 +307,14 @@ def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, An
     value.__dict__.update(attributes)
 
 
-def _put_cached(value: Any, parts: dict[str, Any]) -> None:
-    """What is in the cache stays as it is."""
-    for name in attributes_of_cached(value).keys() - parts.keys():
+def _put_cached(value: Any, parts: tuple[dict[str, Any], bool]) -> None:
+    """What is in the cache stays as it is, unless the other one's was cleared."""
+    attributes, cleared = parts
+    for name in attributes_of_cached(value).keys() - attributes.keys():
         delattr(value, name)
-    restore_cached(value, parts)
+    restore_cached(value, attributes)
+    if cleared:
+        clear_cache(value)
 
 
 def _put_weak(value: Any, parts: list[Any]) -> None:
@@ -357,6 +363,19 @@ def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple
         list.extend(value, items)
     if isinstance(value, dict):
         _put_dict(value, pairs)
+
+
+def _put_filled(value: Any, parts: tuple[type | None, Filling]) -> None:
+    kind, (items, factory, state, is_own_dict) = parts
+    if kind is not None and type(value) is not kind:
+        value.__class__ = kind
+    if is_own_dict or getattr(value, "__dict__", None) is value:
+        value.__dict__ = value if is_own_dict else {}
+    refill(value, items, factory)
+    if hasattr(value, "__setstate__"):
+        _restate(value, state, is_blank=True)
+    elif not is_own_dict:
+        _put_attributes(value, state, is_all=getattr(type(value), "__getstate__", None) is object.__getstate__)
 
 
 def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
@@ -434,4 +453,5 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "remade": _put_remade,
     "tensor": _put_tensor,
     "state": _put_state,
+    "filled": _put_filled,
 }

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -33,11 +34,13 @@ from skyward.kept import noting
 from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
+from skyward.wire.caches import reduce_cached, was_cleared, watch_clearing
 from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
+from skyward.wire.stateless import CACHED
 
 __all__ = ["Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
 
@@ -214,8 +217,6 @@ def _at(side: Side) -> Iterator[None]:
 
 
 class _Pickler(Pickler):
-    keeps_caches = False  # its functions see what the cell binds, which is another thing in each cell
-
     def __init__(
         self,
         sink: io.BytesIO,
@@ -266,6 +267,8 @@ class _Pickler(Pickler):
             self.modules.add(module)
             if by_name:
                 return NotImplemented  # by reference
+        if type(obj) is CACHED:
+            return reduce_cached(obj, _make_cached, was_cleared(obj))
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
             return self._function(obj, reduced)
@@ -357,6 +360,13 @@ def _process_wide(name: str) -> Any:
     importlib.import_module(name)
     found = object_named(name)
     return type(found)() if _side.get().is_trial else found
+
+
+def _make_cached(wrapped: Callable[..., Any], parameters: dict[str, Any], _: str, __: bool) -> Any:
+    function = lru_cache(**parameters)(wrapped)
+    if not _side.get().is_home:
+        watch_clearing(function)
+    return function
 
 
 def _make_cell() -> CellType:

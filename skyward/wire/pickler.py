@@ -1,6 +1,7 @@
 """The pickler of everything that travels: cloudpickle, with what it does not do.
 
 - Classes with `__slots__` keep them.
+- Containers of classes with methods of their own are rebuilt as they are (`skyward.wire.containers`).
 - Exceptions are rebuilt without a call of their `__init__` (`skyward.wire.exceptions`).
 - Functions of `functools.lru_cache` travel by value where other functions do (`skyward.wire.caches`).
 - A local module that travels by value, and its functions, share one set of globals on the node, as they do here.
@@ -26,6 +27,7 @@ from skyward.errors import PayloadError
 from skyward.shelf import stand_in
 from skyward.taskvar import TaskVar
 from skyward.wire.caches import Caches, reduce_cached
+from skyward.wire.containers import CONTAINERS, reduce_container
 from skyward.wire.exceptions import reduce_exception
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
@@ -124,13 +126,7 @@ def track_classes_by_call() -> None:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
-    """Pickles with protocol 5; buffers go to `collect`.
-
-    Attributes:
-        keeps_caches: whether the caches of functions are kept on the node between calls.
-    """
-
-    keeps_caches = True
+    """Pickles with protocol 5; buffers go to `collect`."""
 
     def __init__(self, sink: io.BytesIO, collect: Callable[[PickleBuffer], object] | None = None) -> None:
         super().__init__(sink, protocol=5, buffer_callback=collect)
@@ -143,7 +139,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         if isinstance(obj, BaseException):
             return reduce_exception(obj)
         if type(obj) is CACHED:
-            return reduce_cached(obj, _make_cached, version_of(obj) if self.keeps_caches else None)
+            return reduce_cached(obj, _make_cached, version_of(obj))
         if isinstance(obj, io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
             raise TypeError("cannot pickle an open file")  # cloudpickle would send a copy of its content
         if isinstance(obj, ModuleType):
@@ -152,6 +148,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             self._share_globals(obj)
         if isinstance(obj, (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)):
             return type(obj), (dict(obj),)  # as cloudpickle does for a WeakSet; `singledispatch` has one
+        if isinstance(obj, CONTAINERS) and (filled := reduce_container(obj)) is not None:
+            return filled
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             return self.reduce_class(obj, _with_slots(obj, reduced))
