@@ -4,6 +4,7 @@ A cell that changes an object of the notebook changes a copy of it on the node. 
 the original, so that whoever else refers to that sees the change, as if the cell had run in the notebook.
 """
 
+import abc
 import collections
 import copyreg
 import datetime
@@ -29,12 +30,13 @@ from skyward.shelf import stand_in
 from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
 from skyward.wire.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
 from skyward.wire.containers import CONTAINERS, Filling, filling_of, refill
+from skyward.wire.enums import attributes_of_members, is_machinery, restore_members
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
     *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user"),
-    *("parts_of", "put_contents", "rebuilt", "set_attributes"),
+    *("parts_of", "put_contents", "rebuilt", "registered_with", "set_attributes"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
@@ -51,6 +53,8 @@ _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[at
 _HEAP_TYPE = 1 << 9
 """The flag of types that a `class` statement has made; some of the built-in ones have it too."""
 _MISSING = object()
+_BASES, _REGISTERED = "__bases__", "register()"
+"""Names among the attributes of a class for what is none of them."""
 
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
@@ -175,7 +179,9 @@ def contents_of(value: Any) -> Contents | None:
     if kind is types.ModuleType:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
-        return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
+        if issubclass(value, enum.Enum):
+            return Contents("enum", (_attributes_of(value), attributes_of_members(value)))
+        return Contents("class", _attributes_of(value) | _structure_of(value))
     if is_inside_frame(kind) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
         return None
     if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
@@ -225,7 +231,22 @@ def _variables_of(module: types.ModuleType) -> dict[str, Any]:
 
 def _attributes_of(kind: type) -> dict[str, Any]:
     """Return what the user has put into a class."""
-    return of_user(vars(kind))
+    found = of_user(vars(kind))
+    if issubclass(kind, enum.Enum):
+        return {name: value for name, value in found.items() if not is_machinery(kind, name)}
+    return found
+
+
+def _structure_of(kind: type) -> dict[str, Any]:
+    return {_BASES: kind.__bases__, _REGISTERED: registered_with(kind)}
+
+
+def registered_with(kind: type) -> tuple[type, ...]:
+    """Return the classes that are registered as subclasses of an abstract one."""
+    if not isinstance(kind, abc.ABCMeta):
+        return ()
+    found = (reference() for reference in abc._get_dump(kind)[0])  # type: ignore[attr-defined]  # typeshed leaves it out
+    return tuple(each for each in found if each is not None)
 
 
 def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,6 +344,22 @@ def _put_weak(value: Any, parts: list[Any]) -> None:
 
 
 def _put_class(value: type, parts: dict[str, Any]) -> None:
+    bases, registered = parts.pop(_BASES, value.__bases__), parts.pop(_REGISTERED, ())
+    if value.__bases__ != bases:
+        value.__bases__ = bases
+    _put_class_attributes(value, parts)
+    for each in registered:
+        if each not in registered_with(value):
+            value.register(each)  # type: ignore[attr-defined]  # of an abstract class
+
+
+def _put_enum(value: Any, parts: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
+    attributes, members = parts
+    _put_class_attributes(value, attributes)
+    restore_members(value, members)
+
+
+def _put_class_attributes(value: type, parts: dict[str, Any]) -> None:
     for name in _attributes_of(value).keys() - parts.keys():
         delattr(value, name)
     for name, part in parts.items():
@@ -449,6 +486,7 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "cached": _put_cached,
     "weak": _put_weak,
     "class": _put_class,
+    "enum": _put_enum,
     "module": _put_module,
     "remade": _put_remade,
     "tensor": _put_tensor,

@@ -36,6 +36,7 @@ from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_a
 from skyward.wire.blame import not_picklable
 from skyward.wire.caches import reduce_cached, was_cleared, watch_clearing
 from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
+from skyward.wire.enums import restore_members
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
@@ -441,6 +442,7 @@ def _restore_class(kind: type, state: Any) -> None:
     if id(kind) in side.unfinished:
         side.unfinished.discard(id(kind))
         inner._class_setstate(kind, state)
+        restore_members(kind, state[1])
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
         put_contents(kind, Contents("class", of_user(state[0])))

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from pickle import PickleBuffer
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
@@ -28,6 +29,7 @@ from skyward.shelf import stand_in
 from skyward.taskvar import TaskVar
 from skyward.wire.caches import Caches, reduce_cached
 from skyward.wire.containers import CONTAINERS, reduce_container
+from skyward.wire.enums import reduce_enum, restore_members
 from skyward.wire.exceptions import reduce_exception
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
@@ -152,7 +154,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             return filled
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
-            return self.reduce_class(obj, _with_slots(obj, reduced))
+            whole = reduce_enum(obj, reduced) if issubclass(obj, Enum) else _with_slots(obj, reduced)
+            return self.reduce_class(obj, whole)
         return reduced
 
     def _reduce_module(self, module: ModuleType) -> Any:
@@ -258,6 +261,7 @@ def _restore_class(kind: type, state: Any) -> None:
     if version is _COMPLETE:
         return
     inner._class_setstate(kind, state)
+    restore_members(kind, state[1])
     if version is not None:
         note_version(kind, version)
     _unfinished.pop(kind, None)  # last: until then, other threads that read the class complete it as well

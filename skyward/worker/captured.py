@@ -12,7 +12,7 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.arrays import extent_of, is_array
-from skyward.wire.contents import is_fixed, parts_of
+from skyward.wire.contents import is_fixed, parts_of, registered_with
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test
@@ -226,7 +226,7 @@ def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
 
 
 def _class_test(kind: type) -> Callable[[], bool] | None:
-    before = _attributes(kind)
+    before, bases, registered = _attributes(kind), kind.__bases__, registered_with(kind)
     tests = []
     for value in before.values():
         parts = None if isinstance(value, types.FunctionType) else parts_of(value)
@@ -240,6 +240,7 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
     def test_class() -> bool:
         now = _attributes(kind)
         same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
+        same = same and kind.__bases__ == bases and set(registered_with(kind)) == set(registered)
         return same and all(test() for test in tests)
 
     return test_class

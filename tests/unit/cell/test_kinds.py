@@ -96,3 +96,78 @@ own = Own(a=1)
 """)
     notebook.sky("there = dict(own)")
     assert notebook["there"] == {"made": 2}
+
+
+ENUMS = """
+from enum import Enum, Flag, IntEnum, StrEnum, auto
+class Planet(Enum):
+    EARTH = (5.9, 6.3)
+    MARS = (0.6, 3.3)
+    def __init__(self, mass, radius): self.mass, self.radius = mass, [radius]
+    @property
+    def density(self): return self.mass / self.radius[0]
+class Coordinate(bytes, Enum):
+    def __new__(cls, value, label):
+        made = bytes.__new__(cls, [value])
+        made._value_, made.label = value, label
+        return made
+    X = (0, 'P.X')
+    Y = (1, 'P.Y')
+class Level(IntEnum):
+    LOW, HIGH = 1, 2
+    TOP = 2
+class Name(StrEnum):
+    A = auto()
+    B = auto()
+class Permission(Flag):
+    R, W = 4, 2
+    RW = 6
+class Base(Enum):
+    def __init__(self, *_): self.order = len(type(self).__members__)
+class Derived(Base):
+    ONE, TWO = 'a', 'b'
+earth = Planet.EARTH
+def show():
+    return repr([earth.mass, Planet.MARS.density, bytes(Coordinate.Y), Coordinate.Y.label, Coordinate(1).name,
+                 Level.TOP, Level.HIGH + 1, Level(2), Name.A + '!', Name('b'), Permission.RW,
+                 Permission.R | Permission.W,
+                 list(Permission), Derived.TWO.order, Derived('a'), sorted(Level.__members__), list(Planet)])
+"""
+
+
+def test_members_of_an_enum_are_what_its_methods_made_of_them(notebook: Notebook) -> None:
+    notebook.local(ENUMS + "here = show()")
+    assert notebook.sky("there = show()\nfound = earth is Planet.EARTH, Permission.RW is Permission(6)") == []
+    assert notebook["there"] == notebook["here"]
+    assert notebook["found"] == (True, True)
+    other = Notebook()
+    assert other.sky(ENUMS) == []
+    assert other["show"]() == notebook["here"]
+
+
+def test_what_a_cell_changes_in_an_enum(notebook: Notebook) -> None:
+    notebook.local(ENUMS + "kept = [Planet.EARTH]\nPlanet.MARS.moons = 2")
+    source = "Planet.note = 5\nearth.mass = 7\nearth.radius.append(1)\nearth.extra = 'hi'\ndel Planet.MARS.moons\n"
+    assert notebook.sky(source + "def area(self): return 3\nPlanet.area = area") == []
+    planet = notebook["Planet"]
+    assert notebook["kept"][0] is notebook["earth"] is planet.EARTH
+    assert (planet.note, planet.EARTH.mass, planet.EARTH.extra, planet.MARS.area()) == (5, 7, "hi", 3)
+    assert planet.EARTH.radius == [6.3, 1]
+    assert not hasattr(planet.MARS, "moons")
+
+
+def test_a_class_that_a_cell_registers(notebook: Notebook) -> None:
+    notebook.local("import abc\nclass Shape(abc.ABC): pass\nclass Square: pass\nsquare = Square()")
+    assert notebook.sky("Shape.register(Square)\nShape.register(list)\nfound = isinstance(square, Shape)") == []
+    assert notebook["found"] is True
+    assert isinstance(notebook["square"], notebook["Shape"])
+    assert issubclass(list, notebook["Shape"])
+    assert notebook.sky("again = isinstance(square, Shape), isinstance({}, Shape)") == []
+    assert notebook["again"] == (True, False)
+
+
+def test_a_class_that_a_cell_gives_other_bases(notebook: Notebook) -> None:
+    notebook.local("class One: x = 1\nclass Two: x = 2\nclass Child(One): pass\nchild = Child()")
+    assert notebook.sky("Child.__bases__ = (Two,)\nthere = child.x") == []
+    assert notebook["there"] == notebook["child"].x == 2
+    assert notebook["Child"].__bases__ == (notebook["Two"],)
