@@ -56,6 +56,9 @@ _MISSING = object()
 _BASES, _REGISTERED = "__bases__", "register()"
 """Names among the attributes of a class for what is none of them."""
 
+_never_finalized: list[object] = []
+"""Objects whose `__del__` must not run, because others have taken over what they contain."""
+
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
 
@@ -380,6 +383,8 @@ def _put_tensor(value: Any, parts: tuple[Any, Any]) -> None:
 def _put_remade(value: Any, reduced: tuple[Any, ...]) -> None:
     """Let `value` take over the attributes of the object that its type makes."""
     new = rebuilt(reduced)
+    if hasattr(new, "__del__"):
+        _never_finalized.append(new)
     value.__dict__.clear()
     value.__dict__.update(vars(new))
 

@@ -6,7 +6,7 @@ more: the pickle and its buffers are as they came, or they are not. Values that 
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test
 from skyward.wire.stateless import OF_CLASSES
+from skyward.worker.finalizers import Departing
 from skyward.worker.written import address_of, watch
 
 __all__ = ["Captured", "Part", "Root"]
@@ -52,6 +53,7 @@ class Part:
         memo: the memo of the pickle.
         written: tells whether a buffer was written to, one for each.
         unchanged: tells that the values are as they came, if that can be told without pickling them.
+        departing: takes the objects that must not be finalized on the node.
     """
 
     roots: tuple[Root, ...]
@@ -60,6 +62,7 @@ class Part:
     memo: Any = None
     written: tuple[Callable[[], bool], ...] = ()
     unchanged: Callable[[], bool] | None = None
+    departing: Departing = field(default_factory=Departing)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -75,6 +78,7 @@ class Part:
     def open(self, side: Side) -> None:
         """Unpack the values, and note how they are."""
         value, memo = unpack_tracked(self.packed, side)
+        self.departing.add(side, lambda: memo.copy().values())
         if self.memo is not None:
             return  # a class in it needed another one, which needed the class: it was opened meanwhile
         self.memo = memo
@@ -129,7 +133,7 @@ class Part:
         if _is_same(now.packed, self.packed):
             return None
         # What has travelled may be pickled otherwise than before: compare with what has just travelled too.
-        fresh = Part(self.roots, self.packed)
+        fresh = Part(self.roots, self.packed, departing=self.departing)
         other = side.without(self.keys)
         try:
             fresh.open(other)
@@ -164,10 +168,16 @@ class Clean:
 
 
 class Captured:
-    """The parts of a cell."""
+    """The parts of a cell.
+
+    Attributes:
+        parts: they.
+        departing: what must not be finalized on the node; `release` it when the cell has ended.
+    """
 
     def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
-        self.parts = [Part(each, one) for each, one in zip(roots, packed, strict=True)]
+        self.departing = Departing()
+        self.parts = [Part(each, one, departing=self.departing) for each, one in zip(roots, packed, strict=True)]
 
     def open(self, side: Side, node: int) -> None:
         """Bind the values in the namespace of `side`, on the node of this rank.

@@ -168,6 +168,7 @@ class _Cell:
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
         self._surroundings: Surroundings | None = None
+        self._is_prepared = False
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -185,12 +186,17 @@ class _Cell:
     @contextmanager
     def stoppable(self) -> Iterator[None]:
         """A context in which a cell that is told to stop leaves what it has bound by then."""
+        leaves = False
         try:
             yield
         except Interrupted as stop:
-            if self._task is not None and self._task.leaves:
+            leaves = self._task is not None and self._task.leaves
+            if leaves:
                 stop.left = self._left
             raise
+        finally:
+            if not leaves:
+                self._captured.departing.release()
 
     def raise_if_stopped(self, error: BaseException) -> None:
         """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
@@ -198,8 +204,11 @@ class _Cell:
             raise error if isinstance(error, Interrupted) else Interrupted() from None
 
     def _left(self) -> CellResult:
-        with as_main(self.namespace):
-            return self.result()
+        try:
+            with as_main(self.namespace):
+                return self.result()
+        finally:
+            self._captured.departing.release()
 
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
@@ -218,6 +227,7 @@ class _Cell:
         renew_names(self.side)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        self._is_prepared = True
         if self._task is not None:
             self._task.leaves = True
         return program
@@ -258,11 +268,18 @@ class _Cell:
         """An element as it travels: packed like every value of a cell, unless it is plain data."""
         if type(element) in _PLAIN:
             return element
-        return pack_shared(element, self.side, "the element").packed
+        return self._pack(element, "the element")
+
+    def _pack(self, value: Any, name: str) -> Packed:
+        shared = pack_shared(value, self.side, name)
+        self._captured.departing.add(self.side, lambda: (each for _, each in shared.objects().values()))
+        return shared.packed
 
     def result(self, error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
         request = self.request
+        if not self._is_prepared:
+            return self._ended(error, Harvest(), {})  # what was sent is as it was
         kept, unkept = keep_names(request.keep, request.keep_for, self.side)
         found = harvest(
             self.side,
@@ -279,6 +296,10 @@ class _Cell:
         found.failed.update(unkept)
         if self._surroundings is not None:
             found = replace(found, surroundings=tuple(self._surroundings.changed()))
+        return self._ended(error, found, kept)
+
+    def _ended(self, error: BaseException | None, found: Harvest, kept: Mapping[str, Any]) -> CellResult:
+        request = self.request
         if error is None:
             files = self.files.collect(self.namespace)
             return CellResult(found, None, self.node, request.definitions, files, tuple(kept))
@@ -286,7 +307,7 @@ class _Cell:
         failure = capture_failure(
             error,
             self.node,
-            lambda value: pack_shared(value, self.side, "the exception").packed,
+            lambda value: self._pack(value, "the exception"),
             recorder_for(request.run, self.namespace, self.node, request.filename),
         )
         if self._task is not None:

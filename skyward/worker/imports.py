@@ -12,7 +12,7 @@ from typing import Any, override
 
 from skyward.wire.sources import ModuleSource
 
-__all__ = ["first_variables", "install", "variables_of"]
+__all__ = ["first_variables", "install", "installed_names", "variables_of"]
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
@@ -81,6 +81,11 @@ def variables_of(module: ModuleType) -> dict[str, tuple[Any, int]]:
 
 _finder = SourceFinder()
 _lock = Lock()
+
+
+def installed_names() -> frozenset[str]:
+    """Return the names of the local modules whose sources have come."""
+    return frozenset(_finder.modules)
 
 
 def install(bundle: Mapping[str, ModuleSource]) -> None:

@@ -1,7 +1,13 @@
 """Objects of classes that do things their own way: containers with methods, finalizers, sentinels, odd classes."""
 
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from skyward.errors import PayloadError
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -171,3 +177,140 @@ def test_a_class_that_a_cell_gives_other_bases(notebook: Notebook) -> None:
     assert notebook.sky("Child.__bases__ = (Two,)\nthere = child.x") == []
     assert notebook["there"] == notebook["child"].x == 2
     assert notebook["Child"].__bases__ == (notebook["Two"],)
+
+
+FINALIZED = """
+import gc, os, weakref
+gone = []
+class Temporary:
+    def __init__(self, name): self.name, self.n, self.more = name, 0, []
+    def __del__(self): log(self.name)
+class Slotted:
+    __slots__ = ('name',)
+    def __init__(self, name): self.name = name
+    def __del__(self): log(self.name)
+class Derived(Temporary, list): pass
+class Watched:
+    def __init__(self, name): self.name = name; weakref.finalize(self, log, name)
+def log(name):
+    with open(path, 'a') as file: file.write(name + ' ')
+"""
+
+
+def _finalized(path: Path) -> list[str]:
+    gc.collect()
+    names = sorted(path.read_text().split()) if path.exists() else []
+    path.unlink(missing_ok=True)
+    return names
+
+
+@pytest.fixture
+def finalized(notebook: Notebook, tmp_path: Path) -> Callable[[], list[str]]:
+    """Runs the cells that define classes with finalizers; the names of what was finalized since the last call."""
+    path = tmp_path / "finalized"
+    notebook.names["path"] = str(path)
+    notebook.local(FINALIZED)
+
+    def look() -> list[str]:
+        notebook.take("pass")  # forget what the latest cell took along
+        return _finalized(path)
+
+    return look
+
+
+def test_copies_of_the_notebook_are_not_finalized_on_the_node(
+    notebook: Notebook, finalized: Callable[[], list[str]]
+) -> None:
+    notebook.local("t, s, d, w = Temporary('t'), Slotted('s'), Derived('d'), Watched('w')\nheld = [t, s, d, w]")
+    assert notebook.sky("t.n += 1\nd.append(1)\nn = len(held), s.name, w.name") == []
+    assert finalized() == []
+    assert notebook.sky("n = held") == []
+    assert finalized() == []
+    with pytest.raises(ZeroDivisionError):
+        notebook.sky("t.n += 1\n1 / 0")
+    assert finalized() == []
+    notebook.sky("x = t.n", nodes=2)
+    assert finalized() == []
+    assert notebook["t"].n == 2
+    assert "__del__" in vars(notebook["Temporary"])
+    notebook.names.update(dict.fromkeys(("t", "s", "d", "w", "held", "n")))
+    assert finalized() == ["d", "s", "t", "w"]
+
+
+def test_what_comes_home_is_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+    notebook.local("held = [Temporary('old')]")
+    source = (
+        "new, other = Temporary('new'), Slotted('other')\nheld[0].more.append(Temporary('inside'))\nw = Watched('w')"
+    )
+    assert notebook.sky(source) == []
+    assert finalized() == []
+    assert [notebook["new"].name, notebook["held"][0].more[0].name] == ["new", "inside"]
+    notebook.names.update(dict.fromkeys(("held", "new")))
+    assert finalized() == ["inside", "new", "old"]
+
+
+def test_elements_are_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+    elements = list(notebook.stream("for i in range(2):\n    yield Temporary(f'e{i}')\ndel i\nTemporary('dropped')"))
+    assert finalized() == ["dropped"]
+    elements.clear()
+    assert finalized() == ["e0", "e1"]
+
+
+def test_what_a_cell_makes_and_drops_is_finalized_there(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+    notebook.local("t = Temporary('t')")
+    assert notebook.sky("t.n += 1\nTemporary('dropped')\nx = Temporary('x')\ndel x\nWatched('w')\nt.n += 1") == []
+    assert finalized() == ["dropped", "w", "x"]
+
+
+def test_a_captured_object_is_finalized_here_when_the_cell_drops_it(
+    notebook: Notebook, finalized: Callable[[], list[str]]
+) -> None:
+    notebook.local("held = [Temporary('t'), Temporary('u')]")
+    assert notebook.sky("held.pop()\ngc.collect()") == []
+    assert finalized() == ["u"]
+
+
+def test_a_class_with_a_finalizer_is_not_changed_by_that(
+    notebook: Notebook, finalized: Callable[[], list[str]]
+) -> None:
+    notebook.local("t = Temporary('t')\nkind = Temporary\nbefore = Temporary.__del__")
+    assert notebook.sky("t.n += 1") == []
+    assert notebook.sky("Temporary.note = 1\nclass Other(Temporary): pass\no = Other('o')\no.n = t.n") == []
+    assert notebook["Temporary"].__del__ is notebook["before"]
+    assert notebook["Temporary"] is notebook["kind"]
+    assert finalized() == []
+
+
+def test_a_value_that_cannot_be_opened_on_the_node_finalizes_nothing(
+    notebook: Notebook, finalized: Callable[[], list[str]]
+) -> None:
+    notebook.local(
+        "def fail(): raise OSError('not there')\nclass Broken:\n    def __setstate__(self, state): fail()\n"
+        "t = Temporary('t')\nbroken = Broken()\nbroken.x = 1"
+    )
+    with pytest.raises(PayloadError, match="broken cannot be read on node 0"):
+        notebook.sky("t, broken")
+    assert finalized() == []
+
+
+def test_a_temporary_folder_that_comes_home_is_still_there(notebook: Notebook) -> None:
+    assert notebook.sky("import tempfile\nfolder = tempfile.TemporaryDirectory()\npath = folder.name") == []
+    gc.collect()
+    assert Path(notebook["path"]).is_dir()
+    Path(notebook["path"]).rmdir()
+
+
+def test_objects_of_a_local_module_are_not_finalized_on_the_node(
+    notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "finalized_module.py").write_text(
+        "gone = []\nclass A:\n    def __del__(self): gone.append(self.name)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    notebook.local("import finalized_module\na = finalized_module.A()\na.name = 'a'")
+    gone = notebook["finalized_module"].gone
+    source = "a.n = 1\nb = finalized_module.A()\nb.name = 'b'\nc = finalized_module.A()\nc.name = 'c'\ndel c"
+    notebook.sky(source)
+    gc.collect()
+    assert gone == ["c"]
+    monkeypatch.delitem(sys.modules, "finalized_module")
