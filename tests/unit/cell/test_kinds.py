@@ -1,7 +1,6 @@
 """Objects of classes that do things their own way: containers with methods, finalizers, sentinels, odd classes."""
 
 import gc
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -298,19 +297,3 @@ def test_a_temporary_folder_that_comes_home_is_still_there(notebook: Notebook) -
     gc.collect()
     assert Path(notebook["path"]).is_dir()
     Path(notebook["path"]).rmdir()
-
-
-def test_objects_of_a_local_module_are_not_finalized_on_the_node(
-    notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "finalized_module.py").write_text(
-        "gone = []\nclass A:\n    def __del__(self): gone.append(self.name)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    notebook.local("import finalized_module\na = finalized_module.A()\na.name = 'a'")
-    gone = notebook["finalized_module"].gone
-    source = "a.n = 1\nb = finalized_module.A()\nb.name = 'b'\nc = finalized_module.A()\nc.name = 'c'\ndel c"
-    notebook.sky(source)
-    gc.collect()
-    assert gone == ["c"]
-    monkeypatch.delitem(sys.modules, "finalized_module")
