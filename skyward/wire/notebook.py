@@ -37,6 +37,7 @@ from skyward.wire.blame import not_picklable
 from skyward.wire.caches import reduce_cached, was_cleared, watch_clearing
 from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.enums import restore_members
+from skyward.wire.identities import NanKeys, has_nan, nan_of
 from skyward.wire.modules import local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
@@ -158,19 +159,23 @@ def pack_shared(
     Raises:
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
     """
-    buffers: list[pickle.PickleBuffer] = []
-    sink = io.BytesIO()
     if (here := stand_in(value)) is not None:
         value = here
-    pickler = _Pickler(sink, side, buffers.append, whole, views)
-    if seeds:
-        pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
-    try:
-        with noting() as kept:
-            pickler.dump(value)
-    except Exception as error:
-        raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
-    packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
+    for make in (_Pickler, _NanPickler):
+        buffers: list[pickle.PickleBuffer] = []
+        sink = io.BytesIO()
+        pickler = make(sink, side, buffers.append, whole, views)
+        if seeds:
+            pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
+        try:
+            with noting() as kept:
+                pickler.dump(value)
+        except Exception as error:
+            raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
+        data = sink.getvalue()
+        if not has_nan(data):
+            break
+    packed = Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
     return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
 
@@ -184,7 +189,7 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
     """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
     # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
     data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
-    unpickler = pickle.Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
+    unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
     with _at(side):
         return unpickler.load(), unpickler.memo
 
@@ -304,6 +309,12 @@ class _Pickler(Pickler):
         slots = {**slots, "__globals__": {}, "__closure__": None}
         return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
+    def reduce_sentinel(self, module: str, name: str) -> tuple[Any, ...]:
+        """Return how to find a sentinel that is a variable of a module."""
+        if module in self._local:
+            self.modules.add(module)
+        return super().reduce_sentinel(module, name)
+
     def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return how to rebuild a class on the other side."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
@@ -314,6 +325,22 @@ class _Pickler(Pickler):
         attributes, more = state
         state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+
+
+class _NanPickler(_Pickler):
+    """Keeps the identities of NaN, which takes a call for each object."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._key_of = NanKeys().of
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return self._key_of(obj) if type(obj) is float and obj != obj else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, pid: str) -> float:
+        return nan_of(pid)
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})

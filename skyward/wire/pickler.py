@@ -31,6 +31,7 @@ from skyward.wire.caches import Caches, reduce_cached
 from skyward.wire.containers import CONTAINERS, reduce_container
 from skyward.wire.enums import reduce_enum, restore_members
 from skyward.wire.exceptions import reduce_exception
+from skyward.wire.identities import Sentinels, the_sentinel
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
 from skyward.wire.versions import note_version, version_of
@@ -133,6 +134,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
     def __init__(self, sink: io.BytesIO, collect: Callable[[PickleBuffer], object] | None = None) -> None:
         super().__init__(sink, protocol=5, buffer_callback=collect)
         self._copies: dict[int, _Copy] = {}
+        self._sentinels = Sentinels()
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented for pickle's own way."""
@@ -152,6 +154,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             return type(obj), (dict(obj),)  # as cloudpickle does for a WeakSet; `singledispatch` has one
         if isinstance(obj, CONTAINERS) and (filled := reduce_container(obj)) is not None:
             return filled
+        if (place := self._sentinels.place_of(obj)) is not None:
+            return self.reduce_sentinel(*place)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             whole = reduce_enum(obj, reduced) if issubclass(obj, Enum) else _with_slots(obj, reduced)
@@ -175,6 +179,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         names = ("__package__", "__path__", "__file__")
         found = {name: value for name, value in vars(module).items() if name in names}
         return self._copies.setdefault(id(module), _Copy(module.__name__, found))
+
+    def reduce_sentinel(self, module: str, name: str) -> tuple[Any, ...]:
+        """Return how to find a sentinel that is a variable of a module."""
+        return the_sentinel, (module, name)
 
     def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return how to rebuild a class that travels by value, given how cloudpickle would."""

@@ -297,3 +297,45 @@ def test_a_temporary_folder_that_comes_home_is_still_there(notebook: Notebook) -
     gc.collect()
     assert Path(notebook["path"]).is_dir()
     Path(notebook["path"]).rmdir()
+
+
+def test_nan_is_the_same_object(notebook: Notebook) -> None:
+    notebook.local(
+        "import math\nimport numpy as np\nlabels = {np.nan: 'missing', math.nan: 'm'}\nxs = [1.0, np.nan]\n"
+        "own = float('nan')\nby_own = {own: 1}\ninside = [own]\nmixed = np.array(['a', np.nan], dtype=object)"
+    )
+    source = (
+        "r = [np.nan in xs, labels.get(np.nan), labels.get(math.nan), by_own.get(own), own in inside]\n"
+        "r.append(mixed[1] is np.nan)\ncodes = {np.nan: 0}\nlater = {own: 2}\nnew = float('nan')\nheld = [new, new]"
+    )
+    assert notebook.sky(source) == []
+    assert notebook["r"] == [True, "missing", "m", 1, True, True]
+    assert notebook["codes"].get(notebook["np"].nan) == 0
+    assert notebook["later"].get(notebook["own"]) == 2
+    assert notebook["held"][0] is notebook["held"][1]
+    assert notebook["new"] is notebook["held"][0]
+    assert notebook["own"] is notebook["inside"][0]
+
+
+def test_of_very_many_nan_the_identities_are_not_kept(notebook: Notebook) -> None:
+    notebook.local("xs = [float('nan') for _ in range(1000)]\nnan = float('nan')\nxs.append(1.0)")
+    assert notebook.sky("n = sum(x != x for x in xs)\nxs[-1] = 2.0\nfound = nan") == []
+    assert (notebook["n"], notebook["xs"][-1]) == (1000, 2.0)
+
+
+def test_sentinels_of_modules_are_the_same_objects(notebook: Notebook) -> None:
+    notebook.local(
+        "import dataclasses, functools\nmissing = dataclasses.MISSING\nbare = functools._initial_missing\n"
+        "mine = object()\nplaces = [mine, missing, bare]\n"
+        "def f(x=missing): return x is dataclasses.MISSING\n"
+    )
+    source = (
+        "r = missing is dataclasses.MISSING, bare is functools._initial_missing, places[0] is mine, f()\n"
+        "home = [dataclasses.MISSING, functools._initial_missing, mine]"
+    )
+    assert notebook.sky(source) == []
+    assert notebook["r"] == (True, True, True, True)
+    assert all(
+        one is other
+        for one, other in zip(notebook["home"], [notebook["missing"], notebook["bare"], notebook["mine"]], strict=True)
+    )
