@@ -33,6 +33,7 @@ from skyward.wire.containers import CONTAINERS, Filling, filling_of, refill
 from skyward.wire.enums import attributes_of_members, is_machinery, restore_members
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
+from skyward.wire.typed import TYPING
 
 __all__ = [
     *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user"),
@@ -41,12 +42,13 @@ __all__ = [
 
 _ATOMS: frozenset[type] = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
-    | {types.CodeType, re.Pattern, types.GenericAlias, types.UnionType}
+    | {types.CodeType, re.Pattern}
     | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
     | {datetime.timedelta, datetime.timezone}
 )
 _NAMED = (pathlib.PurePath, enum.Enum, Memory)
 _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
+_ANNOTATIONS = frozenset({types.GenericAlias, types.UnionType})
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
@@ -92,6 +94,8 @@ def is_fixed(value: Any) -> bool:
         return is_found_by_name(value)
     if kind is types.ModuleType:
         return sys.modules.get(value.__name__) is value
+    if kind in _ANNOTATIONS:
+        return all(map(is_fixed, _annotated(value)))
     if kind is types.BuiltinFunctionType:
         return isinstance(value.__self__, (types.ModuleType, type, type(None)))
     known = _fixed.get(kind)
@@ -118,6 +122,10 @@ def parts_of(value: Any) -> Iterable[Any] | None:
     kind = type(value)
     if isinstance(value, (tuple, frozenset)):
         return value
+    if isinstance(value, TYPING):
+        return ()
+    if kind in _ANNOTATIONS:
+        return _annotated(value)
     if kind is types.MethodType:
         return (value.__self__, value.__func__)
     if isinstance(value, _WRAPPERS):
@@ -129,6 +137,10 @@ def parts_of(value: Any) -> Iterable[Any] | None:
     if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
         return (value.bit_generator,)
     return None
+
+
+def _annotated(value: Any) -> tuple[Any, ...]:
+    return (getattr(value, "__origin__", None), *value.__args__)
 
 
 def behind_proxy(proxy: Any) -> Any:

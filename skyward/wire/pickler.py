@@ -3,6 +3,7 @@
 - Classes with `__slots__` keep them.
 - Containers of classes with methods of their own are rebuilt as they are (`skyward.wire.containers`).
 - Exceptions are rebuilt without a call of their `__init__` (`skyward.wire.exceptions`).
+- Type aliases, type variables and `NewType` travel by value where other objects do (`skyward.wire.typed`).
 - Functions of `functools.lru_cache` travel by value where other functions do (`skyward.wire.caches`).
 - A local module that travels by value, and its functions, share one set of globals on the node, as they do here.
 - A class that comes home is the class that left, unchanged. On a node each call has classes of its own, but for those
@@ -34,6 +35,7 @@ from skyward.wire.exceptions import reduce_exception
 from skyward.wire.identities import Sentinels, the_sentinel
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
+from skyward.wire.typed import TYPING, reduce_typing
 from skyward.wire.versions import note_version, version_of
 
 __all__ = ["CallScope", "Pickler", "decoding_for", "track_classes_by_call"]
@@ -135,6 +137,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         super().__init__(sink, protocol=5, buffer_callback=collect)
         self._copies: dict[int, _Copy] = {}
         self._sentinels = Sentinels()
+        self._aliases: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented for pickle's own way."""
@@ -154,6 +157,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             return type(obj), (dict(obj),)  # as cloudpickle does for a WeakSet; `singledispatch` has one
         if isinstance(obj, CONTAINERS) and (filled := reduce_container(obj)) is not None:
             return filled
+        if isinstance(obj, TYPING):
+            return reduce_typing(obj, self._aliases)
         if (place := self._sentinels.place_of(obj)) is not None:
             return self.reduce_sentinel(*place)
         reduced = super().reducer_override(obj)

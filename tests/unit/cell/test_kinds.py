@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.errors import PayloadError
+from skyward.errors import NotPicklableError, PayloadError
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -339,3 +339,59 @@ def test_sentinels_of_modules_are_the_same_objects(notebook: Notebook) -> None:
         one is other
         for one, other in zip(notebook["home"], [notebook["missing"], notebook["bare"], notebook["mine"]], strict=True)
     )
+
+
+TYPED = """
+from typing import Callable, Generic, NewType, ParamSpec, TypeVar, TypeVarTuple
+type V = list[int]
+type Pair[A] = tuple[A, A]
+type Tree = list[Tree] | int
+UserId = NewType('UserId', int)
+T = TypeVar('T', bound='Item', covariant=True)
+N = TypeVar('N', int, str)
+P = ParamSpec('P')
+Ts = TypeVarTuple('Ts')
+class Stack[S]:
+    def push(self, x: S) -> S: return x
+class Box(Generic[T]): pass
+def read(x: V) -> Pair[UserId]: return UserId(x[0]), UserId(x[1])
+def wrap(f: Callable[P, N]) -> Callable[P, N]: return f
+def rest(*xs: *Ts) -> Tree: return list(xs)
+def same[X](x: X) -> X: return x
+stack = Stack[int]()
+def show():
+    return repr([read([1, 2]), wrap(len)('ab'), rest(1), same(3), stack.push(4), V.__value__, Pair.__value__,
+                 Tree.__value__, Tree.__value__.__args__[0].__args__[0] is Tree, UserId.__supertype__, UserId, T,
+                 T.__bound__, N.__constraints__, P, Ts, Stack.__type_params__, Box[int], read.__annotations__,
+                 Pair.__type_params__[0] is Pair.__value__.__args__[0], V.__module__, T.__module__])
+everything = [V, Pair, Tree, UserId, T, N, P, Ts, Stack, Box]
+"""
+
+
+def test_aliases_and_type_variables_go_to_a_node(notebook: Notebook) -> None:
+    notebook.local(TYPED + "here = show()")
+    source = (
+        "there = show()\nmine = [V, Pair, Tree, UserId, T, N, P, Ts, Stack, Box]\npair = Pair[int]\n"
+        "same_there = all(one is other for one, other in zip(mine, everything))\n"
+        "of_read = read.__annotations__['x'] is V"
+    )
+    assert notebook.sky(source) == []
+    assert notebook["there"] == notebook["here"]
+    assert notebook["same_there"]
+    assert notebook["of_read"]
+    assert all(one is other for one, other in zip(notebook["mine"], notebook["everything"], strict=True))
+    assert notebook["pair"].__origin__ is notebook["Pair"]
+
+
+def test_aliases_and_type_variables_come_home(notebook: Notebook) -> None:
+    assert notebook.sky(TYPED + "there = show()") == []
+    assert notebook["show"]() == notebook["there"]
+    assert notebook["everything"][0] is notebook["V"]
+    assert notebook["everything"][3] is notebook["UserId"]
+
+
+def test_a_generic_alias_that_refers_to_itself_is_refused(notebook: Notebook) -> None:
+    notebook.local("type Tree[T] = list[Tree[T]] | T\ntype J = list[J] | int")
+    with pytest.raises(NotPicklableError, match="a generic type alias that refers to itself does not travel"):
+        notebook.sky("Tree")
+    assert notebook.sky("x = J.__value__.__args__[1]") == []
