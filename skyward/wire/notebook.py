@@ -122,6 +122,7 @@ class Shared:
         arrays: the NumPy arrays in it.
         derived: those of classes derived from them, which do not share memory where they travel to.
         memo: the memo of its pickle, see `objects`.
+        files: what the code of its functions says that it is from.
     """
 
     packed: Packed
@@ -131,6 +132,7 @@ class Shared:
     arrays: Sequence[Any] = ()
     derived: Sequence[Any] = ()
     memo: Any = None
+    files: frozenset[str] = frozenset()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
         """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
@@ -177,7 +179,8 @@ def pack_shared(
             break
     packed = Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
+    files = frozenset(pickler.files)
+    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo, files)
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -243,6 +246,7 @@ class _Pickler(Pickler):
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
         self.derived: list[Any] = []
+        self.files: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
@@ -277,6 +281,7 @@ class _Pickler(Pickler):
             return reduce_cached(obj, _make_cached, was_cleared(obj))
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
+            self.files.add(obj.__code__.co_filename)
             return self._function(obj, reduced)
         return reduced
 

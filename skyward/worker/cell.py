@@ -74,6 +74,7 @@ class CellRequest:
         gives: whether the notebook displays it.
         keep: names whose values the node keeps, see `skyward.worker.keeping`.
         keep_for: seconds after their last use in which scaling down does not take the node.
+        texts: the sources of functions that go along, by the files that their code names.
     """
 
     source: str
@@ -94,6 +95,7 @@ class CellRequest:
     gives: bool = False
     keep: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
+    texts: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,8 @@ class _Cell:
         """Compile the cell and fill its namespace."""
         request = self.request
         self.files.enter()
-        lines = request.source.splitlines(keepends=True)
-        linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
+        for file, text in {**(request.texts or {}), request.filename: request.source}.items():
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         program = build(request.source, request.filename)
         bundle = None if request.sources is None else request.sources.unpack()
         if bundle is not None:

@@ -1,13 +1,15 @@
 """Objects of classes that do things their own way: containers with methods, finalizers, sentinels, odd classes."""
 
 import gc
+import linecache
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skyward.errors import NotPicklableError, PayloadError
-from tests.unit.cell.conftest import Notebook
+from skyward_jupyter.results import apply_result
+from tests.unit.cell.conftest import Notebook, travel
 
 pytestmark = pytest.mark.unit
 
@@ -395,3 +397,29 @@ def test_a_generic_alias_that_refers_to_itself_is_refused(notebook: Notebook) ->
     with pytest.raises(NotPicklableError, match="a generic type alias that refers to itself does not travel"):
         notebook.sky("Tree")
     assert notebook.sky("x = J.__value__.__args__[1]") == []
+
+
+def test_the_source_of_a_function_is_found_on_the_node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "def f(x):\n    return x + 1\nclass A:\n    def g(self): return 2\n"
+    file = "<cell with sources>"
+    monkeypatch.setitem(linecache.cache, file, (len(source), None, source.splitlines(keepends=True), file))
+    exec(compile(source, file, "exec"), notebook.names)
+    sent = notebook.take("import inspect\nr = inspect.getsource(f), inspect.getsource(A().g)")
+    assert sent.request.texts == {file: source}
+    monkeypatch.delitem(linecache.cache, file)
+    result = travel(sent.pending.fn(*travel(sent.pending.args)))
+    assert apply_result(result, notebook.names, sent.originals).notices == []
+    assert notebook["r"] == ("def f(x):\n    return x + 1\n", "    def g(self): return 2\n")
+
+
+def test_very_long_sources_stay_here(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    short, long = "def f(): return 1\n", "def g(): return 2\n" + "# more\n" * 50_000
+    for file, source in (("<short>", short), ("<long>", long)):
+        monkeypatch.setitem(linecache.cache, file, (len(source), None, source.splitlines(keepends=True), file))
+        exec(compile(source, file, "exec"), notebook.names)
+    assert notebook.take("f(), g()").request.texts == {"<short>": short}
+
+
+def test_sources_of_installed_packages_stay_here(notebook: Notebook) -> None:
+    notebook.local("import contextlib\n@contextlib.contextmanager\ndef f(): yield 1")
+    assert notebook.take("f()").request.texts == {}
