@@ -13,7 +13,9 @@ from typing import Any
 
 import cloudpickle
 
-__all__ = ["CONTAINERS", "Filling", "filling_of", "reduce_container", "refill"]
+from skyward.wire.greedy import set_state_of
+
+__all__ = ["CONTAINERS", "Filling", "filling_of", "is_own_dict", "reduce_container", "refill"]
 
 CONTAINERS = (dict, list, set, deque)
 
@@ -33,7 +35,8 @@ def reduce_container(value: Any) -> Any:
     native = _native_of(value)
     if native is None:
         return None
-    return _blank, (type(value), native, getattr(value, "maxlen", None)), _filling(value, native), None, None, _fill
+    maxlen = value.maxlen if native is deque else None
+    return _blank, (type(value), native, maxlen), _filling(value, native), None, None, _fill
 
 
 def filling_of(value: Any) -> Filling | None:
@@ -70,7 +73,7 @@ def _native_of(value: Any) -> type | None:
         _natives[kind] = _find_native(kind)
     native = _natives[kind]
     if native in (dict, list) and _by_pickle(kind):
-        return native if getattr(value, "__dict__", None) is value else None
+        return native if is_own_dict(value) or hasattr(kind, "__getattr__") else None
     return native
 
 
@@ -98,8 +101,14 @@ def _filling(value: Any, native: type) -> Filling:
     else:
         items = tuple(native.__iter__(value))  # type: ignore[attr-defined]  # of a list, a set or a deque
     factory = value.default_factory if native is defaultdict else None
-    is_own_dict = getattr(value, "__dict__", None) is value
-    return items, factory, None if is_own_dict else value.__getstate__(), is_own_dict
+    kind: Any = type(value)
+    is_own = is_own_dict(value)
+    return items, factory, None if is_own else kind.__getstate__(value), is_own
+
+
+def is_own_dict(value: Any) -> bool:
+    """Return whether the attributes of a dict are its items."""
+    return type(value).__dictoffset__ != 0 and value.__dict__ is value
 
 
 def _blank(kind: type, native: Any, maxlen: int | None) -> Any:
@@ -110,15 +119,11 @@ def _blank(kind: type, native: Any, maxlen: int | None) -> Any:
 
 
 def _fill(value: Any, filling: Filling) -> None:
-    items, factory, state, is_own_dict = filling
+    items, factory, state, is_own = filling
     refill(value, items, factory)
-    if is_own_dict:
+    if is_own:
         value.__dict__ = value
-    elif state is not None and hasattr(value, "__setstate__"):
+    elif state is not None and hasattr(type(value), "__setstate__"):
         value.__setstate__(state)
     elif state is not None:
-        attributes, in_slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-        if attributes:
-            value.__dict__.update(attributes)
-        for name, each in (in_slots or {}).items():
-            object.__setattr__(value, name, each)
+        set_state_of(value, state)

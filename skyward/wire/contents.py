@@ -29,8 +29,9 @@ from skyward.kept import Kept
 from skyward.shelf import stand_in
 from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
 from skyward.wire.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
-from skyward.wire.containers import CONTAINERS, Filling, filling_of, refill
+from skyward.wire.containers import CONTAINERS, Filling, filling_of, is_own_dict, refill
 from skyward.wire.enums import attributes_of_members, is_machinery, restore_members
+from skyward.wire.greedy import reduced_of
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 from skyward.wire.typed import TYPING
@@ -214,13 +215,13 @@ def _state_of(value: Any) -> Contents | None:
         return Contents("tensor", (value.data, value.grad))
     if isinstance(value, CONTAINERS) and (filling := filling_of(value)) is not None:
         return Contents("filled", (_class_of(value), filling))
-    reduced = value.__reduce_ex__(5)
+    reduced = reduced_of(value)
     if isinstance(reduced, str):
         return None
     make, _, *rest = reduced
     state, items, pairs, setter = (*rest, None, None, None, None)[:4]
     is_new = make in _NEW or isinstance(value, (list, dict))
-    if not is_new and (state is None or not hasattr(value, "__setstate__")):
+    if not is_new and (state is None or not hasattr(type(value), "__setstate__")):
         is_python = all(
             base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
         )
@@ -408,7 +409,7 @@ def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple
     kind = type(value)
     if setter is not None:
         setter(value, state)
-    elif hasattr(value, "__setstate__"):
+    elif hasattr(type(value), "__setstate__"):
         _restate(value, state, is_blank=is_new)
     else:
         _put_attributes(value, state, is_all=getattr(kind, "__getstate__", None) is object.__getstate__)
@@ -420,15 +421,15 @@ def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple
 
 
 def _put_filled(value: Any, parts: tuple[type | None, Filling]) -> None:
-    kind, (items, factory, state, is_own_dict) = parts
+    kind, (items, factory, state, is_own) = parts
     if kind is not None and type(value) is not kind:
         value.__class__ = kind
-    if is_own_dict or getattr(value, "__dict__", None) is value:
-        value.__dict__ = value if is_own_dict else {}
+    if is_own or is_own_dict(value):
+        value.__dict__ = value if is_own else {}
     refill(value, items, factory)
-    if hasattr(value, "__setstate__"):
+    if hasattr(type(value), "__setstate__"):
         _restate(value, state, is_blank=True)
-    elif not is_own_dict:
+    elif not is_own:
         _put_attributes(value, state, is_all=getattr(type(value), "__getstate__", None) is object.__getstate__)
 
 
@@ -459,7 +460,7 @@ def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
     in_slots: dict[str, Any] | None = None
     if isinstance(state, tuple) and len(state) == 2:
         state, in_slots = state
-    if hasattr(value, "__dict__"):
+    if type(value).__dictoffset__:
         if is_all:
             value.__dict__.clear()
         value.__dict__.update(state or {})

@@ -32,6 +32,7 @@ from skyward.wire.caches import Caches, reduce_cached
 from skyward.wire.containers import CONTAINERS, reduce_container
 from skyward.wire.enums import reduce_enum, restore_members
 from skyward.wire.exceptions import reduce_exception
+from skyward.wire.greedy import reduce_greedy
 from skyward.wire.identities import Sentinels, the_sentinel
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
@@ -157,6 +158,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             return type(obj), (dict(obj),)  # as cloudpickle does for a WeakSet; `singledispatch` has one
         if isinstance(obj, CONTAINERS) and (filled := reduce_container(obj)) is not None:
             return filled
+        if (by_class := reduce_greedy(obj)) is not None:
+            return by_class
         if isinstance(obj, TYPING):
             return reduce_typing(obj, self._aliases)
         if (place := self._sentinels.place_of(obj)) is not None:

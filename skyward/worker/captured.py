@@ -208,13 +208,33 @@ class Captured:
             raise
         except Exception as error:
             name = next(iter(part.names), "a value")
-            raise PayloadError(
-                f"{name} cannot be read on node {node} ({type(error).__name__}: {error}); the node may have "
-                "another version of the package that it comes from. Pin the version with --pip, or make it on the node."
-            ) from error
+            what = f"{name} cannot be read on node {node} ({type(error).__name__}: {error})"
+            own = _raised_in(error, side)
+            if own:
+                why = (
+                    f"{own} raised that while a copy was made there. It is called before the attributes of the copy, "
+                    "and all names of the notebook, are there: have it do without them, or make the object in the cell."
+                )
+            else:
+                why = (
+                    "the node may have another version of the package that it comes from. "
+                    "Pin the version with --pip, or make it on the node."
+                )
+            raise PayloadError(f"{what}; {why}") from error
         for root, value in zip(part.roots, part.values, strict=True):
             for name in root.names:
                 side.namespace[name] = value
+
+
+def _raised_in(error: Exception, side: Side) -> str:
+    """The function of the notebook that raised `error`; empty if none did."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals is side.namespace:
+            found = trace.tb_frame.f_code.co_qualname
+        trace = trace.tb_next
+    return found
 
 
 def _shape_test(array: Any) -> Callable[[], bool]:

@@ -286,10 +286,10 @@ def test_a_value_that_cannot_be_opened_on_the_node_finalizes_nothing(
     notebook: Notebook, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local(
-        "def fail(): raise OSError('not there')\nclass Broken:\n    def __setstate__(self, state): fail()\n"
+        "class Broken:\n    def __setstate__(self, state): raise OSError('not there')\n"
         "t = Temporary('t')\nbroken = Broken()\nbroken.x = 1"
     )
-    with pytest.raises(PayloadError, match="broken cannot be read on node 0"):
+    with pytest.raises(PayloadError, match=r"broken cannot be read on node 0 .*; Broken.__setstate__ raised that"):
         notebook.sky("t, broken")
     assert finalized() == []
 
@@ -423,3 +423,53 @@ def test_very_long_sources_stay_here(notebook: Notebook, monkeypatch: pytest.Mon
 def test_sources_of_installed_packages_stay_here(notebook: Notebook) -> None:
     notebook.local("import contextlib\n@contextlib.contextmanager\ndef f(): yield 1")
     assert notebook.take("f()").request.texts == {}
+
+
+GREEDY = """
+class Wrapper:
+    def __init__(self, inner): self._inner = inner
+    def __getattr__(self, name): return getattr(self._inner, name)
+class Anything:
+    def __init__(self): self.x = 1
+    def __getattr__(self, name): return lambda *given: name
+class Record:
+    def __init__(self): self.data = {'a': 1}
+    def __getattr__(self, name): return self.data[name]
+class Slotted:
+    __slots__ = ('data',)
+    def __init__(self): self.data = {'a': 1}
+    def __getattr__(self, name): return self.data[name]
+class Items(dict):
+    def __getattr__(self, name): return self[name]
+    def __setattr__(self, name, value): self[name] = value
+class Calls(dict):
+    def __getattr__(self, name): return lambda *given: name
+wrapper, anything, record, slotted, items = Wrapper([1]), Anything(), Record(), Slotted(), Items(a=1)
+calls = Calls(a=1)
+kept = [wrapper, anything, record, slotted, items, calls]
+def show():
+    return repr([wrapper._inner, vars(wrapper), anything.x, anything.any(), record.data, slotted.data, items, calls])
+"""
+
+
+def test_objects_that_answer_for_any_attribute(notebook: Notebook) -> None:
+    notebook.local(GREEDY)
+    change = (
+        "wrapper.append(2); anything.x = 2; record.data['b'] = 2; slotted.data['b'] = 2; items.b = 2; calls['b'] = 2\n"
+    )
+    plain = Notebook()
+    plain.local(GREEDY + "before = show()\n" + change + "there = show()")
+
+    assert notebook.sky("before = show()\n" + change + "there = show()\nnew = [Wrapper([3]), Items(c=1)]") == []
+
+    assert (notebook["before"], notebook["there"]) == (plain["before"], plain["there"])
+    assert notebook["show"]() == plain["there"]
+    assert notebook["kept"][0] is notebook["wrapper"]
+    assert notebook["new"][0].count(3) == 1
+    assert notebook["new"][1].c == 1
+
+
+def test_a_getattr_that_fails_on_a_blank_copy_is_named(notebook: Notebook) -> None:
+    notebook.local("class A:\n    def __setstate__(self, state): self.missing\na = A()\na.x = 1")
+    with pytest.raises(PayloadError, match=r"^a cannot be read on node 0 \(AttributeError.*A.__setstate__ raised that"):
+        notebook.sky("a")
