@@ -1,9 +1,13 @@
 """The objects of the notebook that a cell took along, which take over what it changed in their copies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["Originals"]
+
+
+_NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Originals:
@@ -11,9 +15,11 @@ class Originals:
 
     Args:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
+        local: the variables of the function in which the cell is, that it took along: nothing can be bound to them.
     """
 
-    def __init__(self, memos: Sequence[Any] = ()) -> None:
+    def __init__(self, memos: Sequence[Any] = (), local: Mapping[str, Any] = _NO_LOCALS) -> None:
+        self.local = local
         self._memos = memos
         self._objects: dict[int, dict[int, Any]] = {}
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyward.control.missing import with_fix
-from skyward.kept import Kept
-from skyward.wire.contents import Contents, is_plain, put_contents
+from skyward.kept import Kept, renew
+from skyward.wire.contents import Contents, is_shared_visibly, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
-from skyward.words import nodes_text
+from skyward.words import joined, nodes_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward.worker.joint import Together
@@ -50,14 +50,24 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result, originals)
+    renew(result.looked_at)
     values = home.values()
     value = home.value(values)
+    home.renew_unopened(values)
     user_ns.update(home.namesakes(values))
+    home.leave_locals(values)
     user_ns.update(values)
     home.bind_the_rest()
     for name in result.harvest.deleted:
         user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    notices = [
+        *home.notices,
+        *_stayed([result], user_ns),
+        *_stale([result]),
+        *_moved(result),
+        *_copied(result),
+        *_surroundings([result]),
+    ]
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -79,6 +89,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
     """
+    for result in results:
+        renew(result.looked_at)
     homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]
@@ -96,7 +108,11 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
             if len(handles) < len(rows):
                 notices.append(f"{name} is {user_ns[name].where} only.")
         else:
-            user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            its = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            for number, value in enumerate(its):
+                if isinstance(value, Kept):
+                    value.call(f"{name}[{number}]")
+            user_ns[name] = its
     notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
@@ -176,7 +192,20 @@ class _Home:
             return StayedBehind(self._harvest.failed[name])
         if name == VALUE:
             return values.pop(VALUE, None)
-        return values.get(name, self._user_ns.get(name))
+        return values.get(name, self._here(name))
+
+    def leave_locals(self, values: dict[str, Any]) -> None:
+        """Take what cannot be bound here out of `values`: the variables of the function that the cell is in."""
+        for name in self._originals.local.keys() & values.keys():
+            del values[name]
+            self.notices.append(
+                f"{name} is another object after this, and a variable of a function cannot be bound to it: it is as "
+                f"before. Give it the value: `{name} = %sky! ...`."
+            )
+
+    def _here(self, name: str, default: object = None) -> Any:
+        """The value that a name stands for where the cell is."""
+        return self._originals.local.get(name, self._user_ns.get(name, default))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
@@ -189,12 +218,14 @@ class _Home:
             names = [name for name in self._harvest.changed if name not in together.names]
             if names:
                 self.notices.append(
-                    f"What the cell changed in {_listed(names)} could not be brought here: {reason}. "
+                    f"What the cell changed in {joined(names)} could not be brought here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} as before."
                 )
             needed = seeds_used(together.packed, seeds)
+            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
+            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
             return {
-                name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
+                name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
         for is_last in (False, True):
@@ -212,14 +243,25 @@ class _Home:
                 f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
             )
 
+    def renew_unopened(self, values: dict[str, Any]) -> None:
+        """Let what was packed here before stand for what it is now, where it is still packed."""
+        together = self._harvest.together
+        for name in () if together is None else together.replaced:
+            before, now = self._user_ns.get(name), values.get(name)
+            if isinstance(before, KeptValue) and isinstance(now, KeptValue):
+                before.become(now)
+                values[name] = before
+
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What other names of the notebook stand for now, whose object could not take over what changed in it."""
+        """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
         together = self._harvest.together
         names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
-        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
+        replaced = {id(self._here(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
-        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
+        return {
+            name: replaced[id(value)] for name, value in found if id(value) in replaced and is_shared_visibly(value)
+        }
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have."""
@@ -281,6 +323,32 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
     ]
 
 
+def _moved(result: CellResult) -> list[str]:
+    if not result.copied:
+        return []
+    are, them, copies = ("is", "it", "it is a copy") if len(result.copied) == 1 else ("are", "them", "they are copies")
+    return [
+        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Something else here refers "
+        f"to {them}, or to a part of {them}: there {copies}, as before the cell."
+    ]
+
+
+def _copied(result: CellResult) -> list[str]:
+    """One sentence for each kept value that has something in common with values that are copies of it here."""
+    names: dict[str, list[str]] = {}
+    for name, kept in result.harvest.copied.items():
+        names.setdefault(kept, []).append(name)
+    found = []
+    for kept, parts in names.items():
+        are = "is" if len(parts) == 1 else "are"
+        it_is = "it is a copy" if len(parts) == 1 else "they are copies"
+        found.append(
+            f"{joined(parts)} {are} part of {kept}, which is kept on {nodes_text([result.node])}: here {it_is}, and a "
+            f"change on one side does not show on the other. Keep both with --keep {','.join([kept, *parts])}."
+        )
+    return found
+
+
 def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     """One sentence about what several runs changed, each for itself."""
     nodes: dict[str, list[int]] = {}
@@ -290,7 +358,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
                 nodes.setdefault(name, []).append(result.node)
     if not nodes:
         return []
-    names = _listed(list(nodes))
+    names = joined(nodes)
     ranks = sorted({rank for each in nodes.values() for rank in each})
     variables = [name for name in nodes if name.isidentifier()]  # others are settings, called what they are
     here = "it is" if len(nodes) == len(variables) == 1 else "they are"
@@ -310,11 +378,7 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
         return []
     ranks = sorted({rank for each in nodes.values() for rank in each})
     are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {_listed(list(nodes))} on {nodes_text(ranks)}; here {are} as before."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} as before."]
 
 
 def _fix(reason: str, is_here: bool) -> str:

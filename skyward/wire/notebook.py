@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
@@ -31,11 +32,11 @@ from typing import Any
 from cloudpickle import cloudpickle as inner
 
 from skyward.kept import noting
-from skyward.shelf import stand_in
+from skyward.shelf import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
 from skyward.wire.caches import reduce_cached, was_cleared, watch_clearing
-from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
+from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.enums import restore_members
 from skyward.wire.identities import NanKeys, has_nan, nan_of
 from skyward.wire.modules import local_modules
@@ -44,7 +45,7 @@ from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 from skyward.wire.stateless import CACHED
 
-__all__ = ["Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
+__all__ = ["Nested", "Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
 
 _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
 
@@ -64,6 +65,9 @@ class Side:
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
         renewed: identities of classes that were here before, and take over what they are in the notebook now.
+        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
+        nested: by identity, what the notebook could not open, and it opened here.
+        unopened_at_home: by identity, values that are still packed in the notebook.
         is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
@@ -77,6 +81,9 @@ class Side:
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
     renewed: set[int] = field(default_factory=set)
+    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
+    nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
+    unopened_at_home: dict[int, Any] = field(default_factory=dict)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -107,7 +114,7 @@ class Side:
         """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, is_trial=True)
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,7 @@ class Shared:
         derived: those of classes derived from them, which do not share memory where they travel to.
         memo: the memo of its pickle, see `objects`.
         files: what the code of its functions says that it is from.
+        functions: the functions of the namespace that it contains.
     """
 
     packed: Packed
@@ -133,6 +141,7 @@ class Shared:
     derived: Sequence[Any] = ()
     memo: Any = None
     files: frozenset[str] = frozenset()
+    functions: Sequence[FunctionType] = ()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
         """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
@@ -163,7 +172,7 @@ def pack_shared(
     """
     if (here := stand_in(value)) is not None:
         value = here
-    for make in (_Pickler, _NanPickler):
+    for make in (_SlowPickler,) if keeps_containers() else (_Pickler, _SlowPickler):
         buffers: list[pickle.PickleBuffer] = []
         sink = io.BytesIO()
         pickler = make(sink, side, buffers.append, whole, views)
@@ -178,9 +187,18 @@ def pack_shared(
         if not has_nan(data):
             break
     packed = Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
-    needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    files = frozenset(pickler.files)
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo, files)
+    needs, modules, files = frozenset(pickler.needs), frozenset(pickler.modules), frozenset(pickler.files)
+    return Shared(
+        packed,
+        needs,
+        modules,
+        pickler.classes,
+        pickler.arrays,
+        pickler.derived,
+        pickler.memo,
+        files,
+        pickler.functions,
+    )
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -200,10 +218,42 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
 _SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
 
 
+class Nested:
+    """A value of a node that the notebook cannot open, and that goes along as it came.
+
+    Attributes:
+        packed: the value.
+        needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
+    """
+
+    __slots__ = ()
+
+    packed: Packed
+    needs: frozenset[str]
+    classes: tuple[str, ...]
+    name: str | None
+    seeds: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nested, (self.packed, self.name, self.seeds)
+
+
 def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
-    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name."""
-    value = unpack_shared(packed, _side.get(), seeds)
-    return value if name is None else value[0][name]
+    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name.
+
+    A cell opens it once, whoever refers to it.
+    """
+    side = _side.get()
+    if id(packed) not in side.nested:
+        side.nested[id(packed)] = packed, unpack_shared(packed, side, seeds)
+    value = side.nested[id(packed)][1]
+    found = value if name is None else value[0][name]
+    if not is_fixed(found):
+        side.unopened_at_home[id(found)] = found
+    return found
 
 
 def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
@@ -247,10 +297,15 @@ class _Pickler(Pickler):
         self.arrays: list[Any] = []
         self.derived: list[Any] = []
         self.files: set[str] = set()
+        self.functions: list[FunctionType] = []
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
+        if isinstance(obj, Nested):
+            self.needs |= obj.needs
+            self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
+            return obj.__reduce__()
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
@@ -306,11 +361,13 @@ class _Pickler(Pickler):
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        if function.__globals__ is not self._side.namespace:
+        namespace = function.__globals__
+        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
             return reduced
+        self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
-        self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()
+        self.needs |= _class_body_names(function.__code__) & namespace.keys()
         slots = {**slots, "__globals__": {}, "__closure__": None}
         return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
@@ -332,20 +389,29 @@ class _Pickler(Pickler):
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
 
 
-class _NanPickler(_Pickler):
-    """Keeps the identities of NaN, which takes a call for each object."""
+class _SlowPickler(_Pickler):
+    """Keeps the identities of NaN, and pickles handles of kept containers: `reducer_override` is not asked for those.
+
+    It is slower: there is a call for each object.
+    """
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._key_of = NanKeys().of
+        self._keeps = keeps_containers()
 
-    def persistent_id(self, obj: Any) -> str | None:
-        return self._key_of(obj) if type(obj) is float and obj != obj else None
+    def persistent_id(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind is float:
+            return self._key_of(obj) if obj != obj else None
+        return stand_in(obj) if self._keeps and kind in CONTAINERS else None
 
 
 class _Unpickler(pickle.Unpickler):
-    def persistent_load(self, pid: str) -> float:
-        return nan_of(pid)
+    """Reads what `_SlowPickler` wrote, too."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return nan_of(pid) if isinstance(pid, str) else pid
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
@@ -476,6 +542,10 @@ def _restore_class(kind: type, state: Any) -> None:
         restore_members(kind, state[1])
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
+        if issubclass(kind, Enum):  # its members stay, and stay the same
+            inner._class_setstate(kind, state)
+            restore_members(kind, state[1])
+            return
         put_contents(kind, Contents("class", of_user(state[0])))
 
 

@@ -34,12 +34,10 @@ class Root:
     Attributes:
         names: its names in the notebook; a class that only another value refers to has none.
         key: the id of a class of the notebook; empty for any other value.
-        is_sealed: the notebook cannot open it, and knows nothing of the objects in it.
     """
 
     names: tuple[str, ...]
     key: str = ""
-    is_sealed: bool = False
 
 
 @dataclass(slots=True)
@@ -145,7 +143,7 @@ class Part:
 
     def objects(self) -> dict[int, Any]:
         """The objects in it by their numbers."""
-        return {} if any(root.is_sealed for root in self.roots) else self.memo.copy()
+        return self.memo.copy()  # type: ignore[no-any-return]  # it is not typed
 
     def clean(self) -> "Clean":
         """Where memory lies that was not written to."""

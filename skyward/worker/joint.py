@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from skyward.errors import NotPicklableError
+from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, extent_of, is_array, is_inside_frame, shared_views, view_in
 from skyward.wire.contents import Contents, contents_of, is_fixed, is_plain, is_shared_visibly, parts_of
 from skyward.wire.notebook import Shared, Side, pack_shared
@@ -250,7 +251,7 @@ class Joint:
                 key, kind = id(each), type(each)
                 if is_plain(each) or key in seeds or key in objects.private:
                     continue
-                if kind not in _CONTAINERS and is_fixed(each):
+                if (kind not in _CONTAINERS and is_fixed(each)) or stand_in(each) is not None:
                     continue
                 if isinstance(each, type) and key not in classes:
                     continue  # it came in another part
@@ -292,7 +293,9 @@ class Joint:
 
     def _keeps_itself(self, value: Any) -> bool:
         """Whether the notebook's object can take over what changed in `value`, so that it can be referred to."""
-        if type(value) not in _CONTAINERS and is_fixed(value):
+        if id(value) in self._side.unopened_at_home:
+            return False
+        if (type(value) not in _CONTAINERS and is_fixed(value)) or stand_in(value) is not None:
             return True
         key = id(value)
         if key not in self._keeps:

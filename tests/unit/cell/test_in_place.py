@@ -329,7 +329,7 @@ def test_a_change_that_cannot_come_home_is_told(notebook: Notebook) -> None:
 def test_a_change_over_the_limit_is_told(notebook: Notebook) -> None:
     notebook.names |= {"x": [1], "y": [2]}
     assert notebook.sky("x.append(bytes(3 << 20)); y.append(3)", limit=1 << 20) == [
-        "x was changed on node 0, and the change did not come back: the 3 MiB are over the limit of 1 MiB for what "
+        "x was changed on node 0, and the change did not come back: the 3.0 MiB are over the limit of 1.0 MiB for what "
         "comes back. Here x is as before. Bring back less of it, or raise the limit with --capture-limit."
     ]
     assert notebook["x"] == [1]
