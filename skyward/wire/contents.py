@@ -56,7 +56,7 @@ _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[at
 _HEAP_TYPE = 1 << 9
 """The flag of types that a `class` statement has made; some of the built-in ones have it too."""
 _MISSING = object()
-_BASES, _REGISTERED = "__bases__", "register()"
+_BASES, _REGISTERED, _NAMES = "__bases__", "register()", "__name__"
 """Names among the attributes of a class for what is none of them."""
 
 _never_finalized: list[object] = []
@@ -254,7 +254,7 @@ def _attributes_of(kind: type) -> dict[str, Any]:
 
 
 def _structure_of(kind: type) -> dict[str, Any]:
-    return {_BASES: kind.__bases__, _REGISTERED: registered_with(kind)}
+    return {_BASES: kind.__bases__, _REGISTERED: registered_with(kind), _NAMES: (kind.__name__, kind.__qualname__)}
 
 
 def registered_with(kind: type) -> tuple[type, ...]:
@@ -363,6 +363,9 @@ def _put_class(value: type, parts: dict[str, Any]) -> None:
     bases, registered = parts.pop(_BASES, value.__bases__), parts.pop(_REGISTERED, ())
     if value.__bases__ != bases:
         value.__bases__ = bases
+    names = parts.pop(_NAMES, None)
+    if names is not None and names != (value.__name__, value.__qualname__):
+        value.__name__, value.__qualname__ = names
     _put_class_attributes(value, parts)
     for each in registered:
         if each not in registered_with(value):

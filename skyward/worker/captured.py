@@ -255,7 +255,7 @@ def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
 
 
 def _class_test(kind: type) -> Callable[[], bool] | None:
-    before, bases, registered = _attributes(kind), kind.__bases__, registered_with(kind)
+    before, structure = _attributes(kind), _structure(kind)
     tests = []
     for value in before.values():
         parts = None if isinstance(value, types.FunctionType) else parts_of(value)
@@ -269,10 +269,15 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
     def test_class() -> bool:
         now = _attributes(kind)
         same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
-        same = same and kind.__bases__ == bases and set(registered_with(kind)) == set(registered)
-        return same and all(test() for test in tests)
+        return same and _structure(kind) == structure and all(test() for test in tests)
 
     return test_class
+
+
+def _structure(kind: type) -> tuple[object, ...]:
+    """What a class is beside its attributes."""
+    annotations = dict(vars(kind).get("__annotations__", ()))
+    return kind.__name__, kind.__qualname__, kind.__bases__, set(registered_with(kind)), annotations
 
 
 def _attributes(kind: type) -> Mapping[str, Any]:

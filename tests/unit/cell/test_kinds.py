@@ -173,6 +173,15 @@ def test_a_class_that_a_cell_registers(notebook: Notebook) -> None:
     assert notebook["again"] == (True, False)
 
 
+def test_a_class_that_a_cell_gives_another_name_and_annotations(notebook: Notebook) -> None:
+    notebook.local("class A:\n    x: int = 1\nclass B: pass\nb = B()\nannotations = A.__annotations__")
+    assert notebook.sky("A.__name__ = A.__qualname__ = 'C'\nA.__annotations__['y'] = str\nB.__name__ = 'D'") == []
+    assert (notebook["A"].__name__, notebook["A"].__qualname__) == ("C", "C")
+    assert notebook["A"].__annotations__ is notebook["annotations"]
+    assert notebook["annotations"] == {"x": int, "y": str}
+    assert type(notebook["b"]).__name__ == "D"
+
+
 def test_a_class_that_a_cell_gives_other_bases(notebook: Notebook) -> None:
     notebook.local("class One: x = 1\nclass Two: x = 2\nclass Child(One): pass\nchild = Child()")
     assert notebook.sky("Child.__bases__ = (Two,)\nthere = child.x") == []
