@@ -20,13 +20,13 @@ from skyward.kept import Kept
 from skyward.pending import PendingFunction
 from skyward.shelf import KEEP_FOR
 from skyward.values import shown
-from skyward.wire.arrays import View, extent_of, shared_views
+from skyward.wire.arrays import Extent, View, extent_of, shared_views, view_in_bytes
 from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.modules import is_local_file
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
 from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
-from skyward.wire.sources import ModuleSource, source_bundle
+from skyward.wire.sources import ModuleSource, imports_of, source_bundle
 from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
@@ -34,7 +34,7 @@ from skyward_jupyter.cell import CellCode
 from skyward_jupyter.kept import KeptValue, LazyModule
 from skyward_jupyter.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.manifest import Entry, Manifest
-from skyward_jupyter.originals import Originals
+from skyward_jupyter.originals import Originals, not_shared
 from skyward_jupyter.present import stated
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
@@ -141,9 +141,9 @@ def capture(
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
-    taking.process_wide(code, with_generators=is_next)
+    sources = source_bundle(sorted({*code.imports, *taking.local, *taking.uses}))
+    taking.process_wide({*code.imports, *imports_of(sources)}, with_generators=is_next)
     parts = taking.parts()
-    sources = source_bundle([*code.imports, *sorted(taking.local)])
     is_in_place = in_place and each is None
     assigned = (*code.assigned, *code.changes) if is_in_place else code.assigned
     outputs = dict.fromkeys(assigned if code.only is None else code.only)
@@ -179,9 +179,10 @@ def capture(
         texts=_texts_of(taking.files),
     )
     packed = tuple(part.shared.packed for part in parts)
+    apart = taking.apart
     taken = {name: value for name, value in local.items() if name in taking.taken}
-    originals = Originals([part.shared.memo for part in parts], taken)
-    notices = (*taking.notices, *taking.missed(code), *_changed_modules(sources))
+    originals = Originals([part.shared.memo for part in parts], taken, apart)
+    notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 
 
@@ -398,9 +399,14 @@ class _Taking:
         self._values.append(known)
         known.shared = self._shared(kind.__qualname__, kind, whole={key})
 
-    def process_wide(self, code: CellCode, *, with_generators: bool) -> None:
-        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers."""
-        modules = [*self.modules.values(), *code.imports]
+    def process_wide(self, imported: Iterable[str], *, with_generators: bool) -> None:
+        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers.
+
+        Args:
+            imported: modules that the cell imports, and those that local modules do.
+            with_generators: whether the random numbers go along.
+        """
+        modules = [*self.modules.values(), *imported, *self.uses]
         modules += [str(getattr(each.value, "__module__", None) or "") for each in self._values]
         modules += [type(each.value).__module__ for each in self._values]
         if any(value is warnings for value in self.user_ns.values()):
@@ -411,19 +417,34 @@ class _Taking:
             self._values.append(_Value([], each, self._shared(title_of(each), each)))
 
     @property
-    def notices(self) -> list[str]:
-        """One sentence for each value that will not share memory on the node, and does so here."""
-        holders = {id(extent_of(array).owner): each for each in self._values for array in each.shared.arrays}
-        found = []
-        for each in self._values:
-            for derived in each.shared.derived:
-                other = holders.get(id(extent_of(derived).owner))
-                if other is not None and each.names and other.names:
-                    found.append(
-                        f"{each.names[0]} shares memory with {other.names[0]} here, and not on the node: what the cell "
-                        f"changes in one of them does not show in the other. Make {each.names[0]} in the cell."
-                    )
-        return found
+    def uses(self) -> set[str]:
+        """Modules of the objects in the values, and those that the code of functions in them imports."""
+        return {module for each in self._values for module in each.shared.uses}
+
+    @property
+    def apart(self) -> list[tuple[str, str]]:
+        """The names of values that share memory here, and will not on the node; one name twice, if it is inside one."""
+        if not any(each.shared.apart or each.shared.inside for each in self._values):
+            return []
+        known = [
+            (extent_of(array), id(array), each, form)
+            for each in self._values
+            for form, arrays in enumerate((each.shared.arrays, each.shared.apart, each.shared.inside))
+            for array in arrays
+        ]
+        found: set[tuple[str, str]] = set()
+        reaching: list[tuple[Extent, int, _Value, int]] = []
+        for extent, key, each, form in sorted(known, key=lambda one: one[0].start):
+            reaching = [one for one in reaching if one[0].end > extent.start]
+            for _, other_key, other, other_form in reaching:
+                is_told = key != other_key and (_APART in (form, other_form) or form != other_form)
+                if each is other and _INSIDE in (form, other_form):
+                    is_told = False  # pandas sees to that
+                if is_told and extent.end > extent.start and each.names and other.names:
+                    one, two = sorted([other.names[0], each.names[0]])
+                    found.add((one, two))
+            reaching.append((extent, key, each, form))
+        return sorted(found)
 
     def parts_of_others(self, names: Collection[str]) -> list[str]:
         """Those of the names whose values refer to what other names of the notebook stand for."""
@@ -479,6 +500,8 @@ class _Taking:
 
 
 _NOTHING = Packed(b"")
+_APART, _INSIDE = 1, 2
+"""Arrays by their place among those of a value: after `arrays`, its `apart` and its `inside`."""
 
 
 def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, View]]:
@@ -501,12 +524,18 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
         if number != known[-1][0]:
             owner_of.update(dict.fromkeys(mine, number))
     views: dict[int, View] = {}
-    holder = {id(array): number for number, each in enumerate(values) for array in each.shared.arrays}
-    for group in shared_views(array for each in values for array in each.shared.arrays):
+    arrays = {id(array): (number, array) for number, each in enumerate(values) for array in each.shared.arrays}
+    for group in shared_views(array for _, array in arrays.values()):
         views |= group
-        first, *others = (holder[key] for key in group)
+        first, *others = (arrays[key][0] for key in group)
         for other in others:
             leaders[leader(other)] = leader(first)
+    lent = [(*each, extent_of(each[1]).owner) for each in arrays.values()]
+    for number, array, owner in (each for each in lent if isinstance(each[2], bytearray)):
+        for other, each in enumerate(values):
+            if each.value is owner or id(owner) in each.shared.objects():
+                views[id(array)] = view_in_bytes(array, owner)
+                leaders[leader(other)] = leader(number)
     groups: dict[int, list[_Value]] = {}
     for number, each in enumerate(values):
         groups.setdefault(leader(number), []).append(each)

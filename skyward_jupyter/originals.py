@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Originals"]
+__all__ = ["Originals", "not_shared"]
 
 
 _NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
@@ -16,10 +16,17 @@ class Originals:
     Args:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
         local: the variables of the function in which the cell is, that it took along: nothing can be bound to them.
+        apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
     """
 
-    def __init__(self, memos: Sequence[Any] = (), local: Mapping[str, Any] = _NO_LOCALS) -> None:
+    def __init__(
+        self,
+        memos: Sequence[Any] = (),
+        local: Mapping[str, Any] = _NO_LOCALS,
+        apart: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self.local = local
+        self.apart = apart
         self._memos = memos
         self._objects: dict[int, dict[int, Any]] = {}
 
@@ -36,3 +43,17 @@ class Originals:
         if part not in self._objects:
             self._objects[part] = dict(self._memos[part].copy().values())
         return self._objects[part]
+
+
+def not_shared(names: tuple[str, str]) -> str:
+    """The sentence about values of these names, which share memory here, and not on the node."""
+    one, other = names
+    if one == other:
+        return (
+            f"Arrays in {one} share memory here, and not on the node: what the cell changes in one of them does not "
+            "show in the other. Make them in the cell."
+        )
+    return (
+        f"{one} and {other} share memory here, and not on the node: what the cell changes in one of them does not show "
+        f"in the other. Make {other} in the cell."
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyward.control.missing import with_fix
 from skyward.kept import Kept, renew
@@ -17,7 +17,10 @@ from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
-from skyward_jupyter.originals import Originals
+from skyward_jupyter.originals import Originals, not_shared
+
+if TYPE_CHECKING:
+    from skyward.worker.imports import Forgotten
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
@@ -66,8 +69,10 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         *_stale([result]),
         *_moved(result),
         *_copied(result),
-        *_surroundings([result]),
+        *_besides([result]),
     ]
+    touched = {*result.harvest.changed, *result.harvest.stale}
+    notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -113,7 +118,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
                 if isinstance(value, Kept):
                     value.call(f"{name}[{number}]")
             user_ns[name] = its
-    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
+    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -228,10 +233,8 @@ class _Home:
                 name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
-        for is_last in (False, True):
-            for number, contents in changes:
-                if (contents.form in _LAST_FORMS) is is_last:
-                    self._put(seeds[number], contents)
+        for number, contents in sorted(changes, key=lambda change: _turn(seeds[change[0]], change[1])):
+            self._put(seeds[number], contents)
         return values
 
     def _put(self, value: Any, contents: Contents) -> None:
@@ -282,6 +285,13 @@ class _Home:
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
+
+
+def _turn(value: Any, contents: Contents) -> int:
+    """When `contents` are put into `value`: read-only arrays see what others of their memory have taken over."""
+    if contents.form == "array":
+        return 0 if value.flags.writeable else 1
+    return 2 if contents.form in _LAST_FORMS else 0
 
 
 def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
@@ -366,6 +376,31 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     if variables:
         told += f" Assign the value in the cell to have the list of all copies: `{variables[0]} = {variables[0]}`."
     return [told]
+
+
+def _besides(results: Sequence[CellResult]) -> list[str]:
+    """The sentences about what happened beside the variables of the cell."""
+    return [*_forgotten(results), *_surroundings(results)]
+
+
+def _forgotten(results: Sequence[CellResult]) -> list[str]:
+    """The sentences about modules that are imported again because the sources of some have changed."""
+    nodes: dict[Forgotten, set[int]] = {}
+    for result in results:
+        nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
+    found = []
+    for modules, ranks in nodes.items():
+        where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
+        are = "is" if len(modules.others) == 1 else "are"
+        if changed:
+            has, it = ("has", "it") if len(modules.changed) == 1 else ("have", "them")
+            more = f", as {are} {others}" if others else ""
+            found.append(
+                f"{changed} {has} changed since {where} imported {it}: imported again there, with new variables{more}."
+            )
+        elif others:
+            found.append(f"{others} {are} imported again on {where}, with new variables.")
+    return found
 
 
 def _surroundings(results: Sequence[CellResult]) -> list[str]:

@@ -18,6 +18,7 @@ import re
 import sys
 import types
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -37,8 +38,8 @@ from skyward.wire.stateless import CACHED, OF_CLASSES
 from skyward.wire.typed import TYPING
 
 __all__ = [
-    *("Contents", "behind_proxy", "contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user"),
-    *("parts_of", "put_contents", "rebuilt", "registered_with", "set_attributes"),
+    *("OF_FUNCTIONS", "Contents", "Layout", "behind_proxy", "contents_of", "is_fixed", "is_plain"),
+    *("is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt", "registered_with", "set_attributes"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
@@ -55,6 +56,13 @@ _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
 _HEAP_TYPE = 1 << 9
 """The flag of types that a `class` statement has made; some of the built-in ones have it too."""
+_OF_ALL_CLASSES = frozenset({"__doc__", "__module__"})
+"""Attributes of a class that can be set, but not deleted."""
+OF_FUNCTIONS = (
+    *("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__"),
+    "__type_params__",
+)
+"""What can be set on any function, beside its annotations and attributes of its own."""
 _MISSING = object()
 _BASES, _REGISTERED, _NAMES = "__bases__", "register()", "__name__"
 """Names among the attributes of a class for what is none of them."""
@@ -63,6 +71,20 @@ _never_finalized: list[object] = []
 """Objects whose `__del__` must not run, because others have taken over what they contain."""
 
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
+
+
+class Layout(NamedTuple):
+    """How an array sees its memory.
+
+    Attributes:
+        shape: the length of each dimension.
+        dtype: the type of its elements.
+        is_writable: whether it can be written to; None if that is not known.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    is_writable: bool | None
 
 
 class Contents(NamedTuple):
@@ -176,18 +198,20 @@ def contents_of(value: Any) -> Contents | None:
     if kind is bytearray:
         return Contents("bytearray", bytes(value))
     if is_array(value):
-        return Contents("array", (value.shape, value.__reduce_ex__(5), {}))
+        is_writable = None if value.dtype.hasobject else value.flags.writeable
+        return Contents("array", (_layout_of(value, is_writable), value.__reduce_ex__(5), {}))
     if kind.__name__ == "MaskedArray" and is_derived_array(value):
         return Contents("masked", (value.data.copy(), value.mask, value.fill_value))
     if is_derived_array(value) and (attributes := attributes_of_array(value)):
-        return Contents("array", (value.shape, value.__reduce_ex__(5), attributes))
+        return Contents("array", (_layout_of(value, None), value.__reduce_ex__(5), attributes))
     if kind is types.CellType:
         try:
             return Contents("cell", (value.cell_contents,))
         except ValueError:
             return Contents("cell", ())
     if kind is types.FunctionType:
-        return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
+        settings = {name: getattr(value, name) for name in OF_FUNCTIONS}
+        return Contents("function", (settings, dict(value.__annotations__), dict(value.__dict__)))
     if kind is CACHED:
         return Contents("cached", (attributes_of_cached(value), was_cleared(value)))
     if kind in _WEAK:
@@ -266,14 +290,16 @@ def registered_with(kind: type) -> tuple[type, ...]:
 
 
 def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the attributes of a class that the user has put there."""
+    """Return those of the attributes of a class that the user may have put there, or set to something else."""
     return {
         name: value
         for name, value in attributes.items()
-        if name not in OF_CLASSES
-        and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-        and (not name.startswith("__") or isinstance(value, types.FunctionType))
+        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     }
+
+
+def _layout_of(array: Any, is_writable: bool | None) -> "Layout":
+    return Layout(array.shape, array.dtype, is_writable)
 
 
 def put_contents(value: Any, contents: Contents) -> None:
@@ -310,19 +336,43 @@ def _put_bytearray(value: bytearray, parts: bytes) -> None:
     value[:] = parts
 
 
-def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None, dict[str, Any]]) -> None:
-    shape, reduced, attributes = parts
+def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str, Any]]) -> None:
+    layout, reduced, attributes = parts
     if attributes:
         set_attributes(value, attributes)
     new = None if reduced is None else rebuilt(reduced)
-    if value.shape != shape:
-        value.resize(shape, refcheck=False)
-    if new is None:
-        return
-    if value.flags.writeable:
+    if (value.dtype, value.shape) != (layout.dtype, layout.shape):
+        _lay_out(value, layout)
+    was_writable = value.flags.writeable
+    if new is not None and (was_writable or value.tobytes() != new.tobytes()):
+        # Otherwise another view of its memory may have taken the change already.
+        if not was_writable:
+            _unlock(value)
         value[...] = new
-    elif value.tobytes() != new.tobytes():  # another view of its memory may have taken the change already
-        raise ValueError("it is read-only here")
+        if not was_writable:
+            value.flags.writeable = False
+    if layout.is_writable is not None and layout.is_writable != was_writable:
+        value.flags.writeable = layout.is_writable
+
+
+def _unlock(array: Any) -> None:
+    try:
+        array.flags.writeable = True
+    except ValueError:
+        raise ValueError("it is read-only here") from None
+
+
+def _lay_out(array: Any, layout: Layout) -> None:
+    """Let `array` see its memory in another way, or have more or less of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the cell has set them in this way, too
+        if array.dtype != layout.dtype:
+            array.dtype = layout.dtype
+        if array.shape != layout.shape:
+            try:
+                array.shape = layout.shape
+            except ValueError:
+                array.resize(layout.shape, refcheck=False)
 
 
 def _put_masked(value: Any, parts: tuple[Any, Any, Any]) -> None:
@@ -338,8 +388,13 @@ def _put_cell(value: types.CellType, parts: tuple[Any, ...]) -> None:
         del value.cell_contents
 
 
-def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, Any]]) -> None:
-    value.__defaults__, value.__kwdefaults__, attributes = parts
+def _put_function(value: types.FunctionType, parts: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]) -> None:
+    settings, annotations, attributes = parts
+    for name, part in settings.items():
+        if getattr(value, name) is not part and (name != "__code__" or getattr(value, name) != part):
+            setattr(value, name, part)
+    if value.__annotations__ != annotations:
+        value.__annotations__ = annotations
     value.__dict__.clear()
     value.__dict__.update(attributes)
 
@@ -379,7 +434,7 @@ def _put_enum(value: Any, parts: tuple[dict[str, Any], dict[str, dict[str, Any]]
 
 
 def _put_class_attributes(value: type, parts: dict[str, Any]) -> None:
-    for name in _attributes_of(value).keys() - parts.keys():
+    for name in _attributes_of(value).keys() - parts.keys() - _OF_ALL_CLASSES:
         delattr(value, name)
     for name, part in parts.items():
         if value.__dict__.get(name, _MISSING) is not part:

@@ -39,7 +39,7 @@ from skyward.wire.caches import reduce_cached, was_cleared, watch_clearing
 from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
 from skyward.wire.enums import restore_members
 from skyward.wire.identities import NanKeys, has_nan, nan_of
-from skyward.wire.modules import local_modules
+from skyward.wire.modules import imported_by, local_modules
 from skyward.wire.payload import Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
@@ -127,7 +127,9 @@ class Shared:
         modules: local modules that it refers to.
         classes: by id, the classes of the notebook that it refers to.
         arrays: the NumPy arrays in it.
-        derived: those of classes derived from them, which do not share memory where they travel to.
+        apart: arrays that share memory with no others where they travel to: those of derived classes, and of objects.
+        inside: arrays inside frames of pandas, which do not either.
+        uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
         files: what the code of its functions says that it is from.
         functions: the functions of the namespace that it contains.
@@ -138,7 +140,9 @@ class Shared:
     modules: frozenset[str]
     classes: Mapping[str, type] = field(default_factory=dict)
     arrays: Sequence[Any] = ()
-    derived: Sequence[Any] = ()
+    apart: Sequence[Any] = ()
+    inside: Sequence[Any] = ()
+    uses: Collection[str] = ()
     memo: Any = None
     files: frozenset[str] = frozenset()
     functions: Sequence[FunctionType] = ()
@@ -187,16 +191,17 @@ def pack_shared(
         if not has_nan(data):
             break
     packed = Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
-    needs, modules, files = frozenset(pickler.needs), frozenset(pickler.modules), frozenset(pickler.files)
     return Shared(
         packed,
-        needs,
-        modules,
+        frozenset(pickler.needs),
+        frozenset(pickler.modules),
         pickler.classes,
         pickler.arrays,
-        pickler.derived,
+        pickler.apart,
+        list(pickler.inside.values()),
+        pickler.uses,
         pickler.memo,
-        files,
+        frozenset(pickler.files),
         pickler.functions,
     )
 
@@ -289,13 +294,14 @@ class _Pickler(Pickler):
         self._local = {module.__name__ for module in local_modules()}
         self._whole = whole
         self._views = views
-        self._private: set[int] = set()
         self._linked: set[int] = set()
         self.needs: set[str] = set()
         self.modules: set[str] = set()
+        self.uses: set[str] = set()
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
-        self.derived: list[Any] = []
+        self.apart: list[Any] = []
+        self.inside: dict[int, Any] = {}
         self.files: set[str] = set()
         self.functions: list[FunctionType] = []
 
@@ -315,19 +321,21 @@ class _Pickler(Pickler):
             return MappingProxyType, (shown,)
         if name := name_of(obj):
             return _process_wide, (name,), state_of(obj), None, None, set_state
-        if isinstance(obj, memoryview) and not obj.readonly:
-            raise TypeError("a memoryview that can be written to does not share its memory with a node")
+        if isinstance(obj, memoryview) and _can_change(obj):
+            raise TypeError("a memoryview of what can be written to does not share its memory with a node")
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
         if is_array(obj):
             return self._array(obj)
         if is_derived_array(obj):
-            self.derived.append(obj)
+            self.apart.append(obj)
             if vars_of_array := attributes_of_array(obj):
                 return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
-        self._private.update(map(id, arrays_owned_by(obj)))
+        self.inside.update((id(array), array) for array in arrays_owned_by(obj))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
+        if isinstance(module, str):
+            self.uses.add(module)
         if module in self._local and (not by_name or _is_importable(obj)):
             self.modules.add(module)
             if by_name:
@@ -337,6 +345,8 @@ class _Pickler(Pickler):
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
             self.files.add(obj.__code__.co_filename)
+            if self._side.is_home:
+                self.uses |= imported_by(obj.__code__)
             return self._function(obj, reduced)
         return reduced
 
@@ -344,6 +354,7 @@ class _Pickler(Pickler):
         name = module.__name__
         if sys.modules.get(name) is not module:
             return NotImplemented
+        self.uses.add(name)
         if name in self._local:
             self.modules.add(name)
         return importlib.import_module, (name,)
@@ -352,12 +363,16 @@ class _Pickler(Pickler):
         view = self._views.get(id(array))
         if view is not None:
             return view.reduced()
-        if id(array) in self._private or array.dtype.hasobject:
+        if id(array) in self.inside:
+            return NotImplemented
+        if array.dtype.hasobject:
+            self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
-        if self._side.is_home and not (array.flags.writeable and array.flags.c_contiguous):
+        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # at home nobody asks
+        if not (array.flags.writeable and is_contiguous):
             packed = array if array.flags.forc else array.copy(order="C")  # beside the pickle, as others are
-            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, array.flags.c_contiguous)
+            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -416,6 +431,14 @@ class _Unpickler(pickle.Unpickler):
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
 """What Python notes in a class when an object of it is pickled, or its annotations are read: no change of the class."""
+
+
+def _can_change(view: memoryview) -> bool:
+    """Whether what `view` shows can be written to, by itself or by another that has the same memory."""
+    owner = view.obj
+    return not view.readonly or not (
+        isinstance(owner, bytes) or getattr(getattr(owner, "flags", None), "writeable", None) is False
+    )
 
 
 def _is_importable(obj: FunctionType | type) -> bool:
@@ -550,7 +573,7 @@ def _restore_class(kind: type, state: Any) -> None:
 
 
 def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
-    """Return an array of the notebook; on a node it is as read-only as it is there."""
+    """Return an array as it is on the other side, where it may be read-only."""
     array = rebuilt(reduced)
     if not is_writable:
         array.flags.writeable = False

@@ -30,7 +30,7 @@ from skyward.worker.failing import recorder_for
 from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
-from skyward.worker.imports import install
+from skyward.worker.imports import Forgotten, install
 from skyward.worker.ipython import redirect_displays
 from skyward.worker.keeping import (
     CellSurroundings,
@@ -190,6 +190,7 @@ class _Cell:
         self._surroundings: Surroundings | None = None
         self._is_prepared = False
         self._used: list[Entry] = []
+        self._forgotten = Forgotten()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -242,7 +243,7 @@ class _Cell:
         program = build(request.source, request.filename)
         bundle = None if request.sources is None else request.sources.unpack()
         if bundle is not None:
-            install(bundle)
+            self._forgotten = install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
         find_kept(self.side, self._captured.parts)
@@ -251,7 +252,7 @@ class _Cell:
         self._used = list(used.values())
         opened_all(self.side, self._used)
         self._initial = dict(self.namespace)
-        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        self._surroundings = Surroundings(request.source, bundle or {}, self.namespace, self._captured.titles)
         self._is_prepared = True
         if self._task is not None:
             self._task.leaves = True
@@ -308,8 +309,8 @@ class _Cell:
         found = self._harvest(kept, held) if self._is_prepared else Harvest()  # nothing has happened yet
         found.failed.update(unkept)
         note_classes(self.side)
-        if self._surroundings is not None:
-            found = replace(found, surroundings=tuple(self._surroundings.changed()))
+        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
+        found = replace(found, surroundings=changed, forgotten=self._forgotten)
         if error is None:
             return self._ended(found, None, self._moved(kept), looked_at)
         error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)

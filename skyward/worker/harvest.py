@@ -20,6 +20,7 @@ from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
 from skyward.words import size_text
 from skyward.worker.captured import Captured, Part
+from skyward.worker.imports import Forgotten
 from skyward.worker.joint import Bound, Changed, Homes, Joint, Together, groups
 from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
 
@@ -53,6 +54,7 @@ class Harvest:
         deleted: names that it unbound.
         copied: by name, what is kept and has objects in common with the value, of which a copy comes home, or is there.
         surroundings: what it changed beside its variables, which stays on the node.
+        forgotten: local modules that the node had imported from other sources than those that went with the cell.
         value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
             one, as one of the values, or of those that failed.
     """
@@ -70,6 +72,7 @@ class Harvest:
     value: str = ""
     surroundings: tuple[str, ...] = ()
     copied: dict[str, str] = field(default_factory=dict)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
 
 def harvest(

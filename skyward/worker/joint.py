@@ -262,7 +262,7 @@ class Joint:
                         continue
                     contents = self._contents_of(each)
                     if contents is not None and clean is not None and is_array(each) and clean.has(each):
-                        contents = Contents("array", (each.shape, None, {}))
+                        contents = Contents("array", (contents.parts[0], None, {}))
                     if contents is not None:
                         changes.append((len(seeds), contents))
                 seeds[key] = each
