@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skyward.pending import PendingFunction
     from skyward.wire.payload import Packed
 
-__all__ = ["Kept", "Owner", "forget", "kept_value", "note", "noted", "noting", "open_with", "renew"]
+__all__ = ["Kept", "Owner", "call", "forget", "kept_value", "note", "noted", "noting", "open_with", "renew"]
 
 
 class Owner(Protocol):
@@ -81,8 +81,8 @@ def renew(infos: Iterable[KeptInfo]) -> None:
     """Note what nodes tell anew of values that they keep."""
     with _lock:
         for info in infos:
-            if (part := _parts.get(info.key)) is not None:
-                part.entry.info = info
+            if (known := _entries.get(info.key)) is not None:
+                known[0].info = info
 
 
 def _part(key: str, name: str) -> _Part:
@@ -154,7 +154,7 @@ class Kept[T]:
 
     def __init__(self, parts: tuple[_Part, ...]) -> None:
         object.__setattr__(self, "_parts", parts)
-        self.call("")
+        object.__setattr__(self, "_expression", "")
 
     @classmethod
     def of(cls, keys: Iterable[str], name: str) -> "Kept[T]":
@@ -197,10 +197,6 @@ class Kept[T]:
     def name(self) -> str:
         """What it is called."""
         return self._expression or self.entries[0].name
-
-    def call(self, expression: str) -> None:
-        """Note by which expression the notebook reaches it, where that is not its name."""
-        object.__setattr__(self, "_expression", expression)
 
     @property
     def kind(self) -> str:
@@ -331,6 +327,11 @@ class Kept[T]:
         if name.startswith(("__", "_repr_", "_ipython_")):  # asked by machinery, not by the user
             raise AttributeError(name)
         self._refuse()
+
+
+def call(handle: Kept[Any], expression: str) -> None:
+    """Let a handle go by the expression that stands for it, where that is not the name of the value."""
+    object.__setattr__(handle, "_expression", expression)
 
 
 def _fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.missing import with_fix
-from skyward.kept import Kept, renew
+from skyward.kept import Kept, call, renew
 from skyward.wire.contents import Contents, is_shared_visibly, put_contents
 from skyward.wire.notebook import Side, seeds_used, unpack_shared
 from skyward.wire.payload import Packed
@@ -116,7 +116,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
             its = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
             for number, value in enumerate(its):
                 if isinstance(value, Kept):
-                    value.call(f"{name}[{number}]")
+                    call(value, f"{name}[{number}]")
             user_ns[name] = its
     notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():

@@ -121,9 +121,13 @@ def note_classes(side: Side) -> None:
 
 
 def _namespaces() -> dict[int, dict[str, Any]]:
-    """The namespaces of the cells that run, and of those that have kept something."""
+    """The namespaces of cells that run or have kept something, and those of methods of what is kept."""
     sides = [side for side, _ in tuple(_running.values())] + [cell.side for _, cell in _kept_by_cells()]
-    return {id(side.namespace): side.namespace for side in sides}
+    found = [side.namespace for side in sides]
+    for kind in tuple(_classes.values()):
+        methods = (getattr(value, "__func__", value) for value in tuple(vars(kind).values()))
+        found += (each.__globals__ for each in methods if isinstance(each, FunctionType))
+    return {id(each): each for each in found if each.get("__name__") == "__main__"}
 
 
 def keep_names(names: Collection[str], keep_for: float, side: Side) -> tuple[dict[str, Any], dict[str, str]]:

@@ -107,7 +107,7 @@ class Arrival:
                 other = self._free(path, label, span.version, above=file)
                 self.problems.append(f"{file} is a file here, and a folder on node {node}: {path} is here as {other}.")
                 self._write(other, brought, result)
-                self._note(where, span.version, is_here=False)
+                self._note(where, span.version, is_here=True)  # it has moved: what is on the node goes
                 return
             then, now = self._request.here.get(path), self._version(where)
             step = "set aside" if now is _OTHER else land(now, then, span.version, may_replace=brought.may_replace)

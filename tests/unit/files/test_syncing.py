@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skyward.worker.cell import CellResult
@@ -73,6 +73,7 @@ class World:
 
 
 @given(steps=steps)
+@example(steps=[("cell", 0, [("c/d.txt", "write")], [("c", "write")], True), ("here", [("c", "delete")])])
 @settings(max_examples=80)
 def test_no_change_is_lost_and_both_sides_end_equal(steps: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as root:

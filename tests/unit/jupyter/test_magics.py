@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -395,18 +396,19 @@ def test_loading_and_unloading_twice_does_no_harm(
     shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward_kernel.pools._resident", pools)
+    untyped: Any = shell
     for _ in range(2):
         load_ipython_extension(shell)
     pool = pools.get_or_open()
     assert "sky" in shell.magics_manager.magics["cell"]
-    assert shell.transform_cell("%%sky --on all") == "get_ipython().run_cell_magic('sky', '--on all', '\\n')\n"
+    assert untyped.transform_cell("%%sky --on all") == "get_ipython().run_cell_magic('sky', '--on all', '\\n')\n"
     assert shell.check_complete("%%sky")[0] == "incomplete"
     for _ in range(2):
         unload_ipython_extension(shell)
     assert not pool.is_open
     assert "sky" not in shell.magics_manager.magics["cell"]
     assert "sky" not in shell.magics_manager.magics["line"]
-    assert shell.transform_cell("%%sky") == "get_ipython().run_cell_magic('sky', '', '')\n"
+    assert untyped.transform_cell("%%sky") == "get_ipython().run_cell_magic('sky', '', '')\n"
     load_ipython_extension(shell)
     assert "sky" in shell.magics_manager.magics["line"]
 
