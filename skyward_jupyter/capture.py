@@ -2,6 +2,7 @@
 
 import builtins
 import difflib
+import linecache
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from skyward.shelf import KEEP_FOR
 from skyward.values import shown
 from skyward.wire.arrays import Extent, View, extent_of, shared_views, view_in_bytes
 from skyward.wire.contents import is_plain, is_shared_visibly
+from skyward.wire.modules import is_local_file
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
 from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
@@ -40,6 +42,8 @@ __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
 
+_MOST_TEXT = 256 << 10
+"""Characters of the sources of functions that go along with a cell."""
 _NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 _HISTORY = re.compile(r"_+|_i+|_i?\d+|In|Out|_[iod]h")
@@ -172,6 +176,7 @@ def capture(
         keep=tuple(keep),
         elsewhere=(*elsewhere, *taking.parts_of_others(keep)),
         keep_for=keep_for,
+        texts=_texts_of(taking.files),
     )
     packed = tuple(part.shared.packed for part in parts)
     apart = taking.apart
@@ -179,6 +184,19 @@ def capture(
     originals = Originals([part.shared.memo for part in parts], taken, apart)
     notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
+
+
+def _texts_of(files: Collection[str]) -> dict[str, str]:
+    """The sources of functions that go along, by their files, for `inspect.getsource`; the smallest first."""
+    own = [file for file in sorted(files) if is_local_file(file) or not os.path.isfile(file)]
+    texts = [("".join(linecache.getlines(file)), file) for file in own]
+    found: dict[str, str] = {}
+    total = 0
+    for text, file in sorted(texts, key=lambda pair: len(pair[0])):
+        total += len(text)
+        if text and total <= _MOST_TEXT:
+            found[file] = text
+    return found
 
 
 def _changed_modules(sources: Mapping[str, ModuleSource]) -> Iterator[str]:
@@ -253,6 +271,7 @@ class _Taking:
     entries: list[Entry] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     _values: list[_Value] = field(default_factory=list)
     _seen: dict[int, _Value] = field(default_factory=dict)
@@ -466,6 +485,7 @@ class _Taking:
         for handle in shared.packed.kept:
             self._used_by(handle)
         self.local |= shared.modules
+        self.files |= shared.files
         self._functions += shared.functions
         for key, kind in shared.classes.items():
             self._class(key, kind, name)
