@@ -531,11 +531,15 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
         for other in others:
             leaders[leader(other)] = leader(first)
     lent = [(*each, extent_of(each[1]).owner) for each in arrays.values()]
-    for number, array, owner in (each for each in lent if isinstance(each[2], bytearray)):
-        for other, each in enumerate(values):
-            if each.value is owner or id(owner) in each.shared.objects():
-                views[id(array)] = view_in_bytes(array, owner)
-                leaders[leader(other)] = leader(number)
+    lent = [each for each in lent if isinstance(each[2], bytearray)]
+    lenders = {id(owner) for _, _, owner in lent}
+    holders = {
+        key: other for other, each in enumerate(values) if lent for key in lenders & each.shared.objects().keys()
+    }
+    for number, array, owner in lent:
+        if id(owner) in holders:
+            views[id(array)] = view_in_bytes(array, owner)
+            leaders[leader(holders[id(owner)])] = leader(number)
     groups: dict[int, list[_Value]] = {}
     for number, each in enumerate(values):
         groups.setdefault(leader(number), []).append(each)
