@@ -1,8 +1,10 @@
 """The future of a group of calls, without nodes."""
 
+import threading
 from functools import partial
 from typing import Any, cast
 
+from skyward.control import background
 from skyward.control.run import Run
 from skyward.control.work import TaskFuture
 from skyward.dispatch import Dispatcher
@@ -24,9 +26,17 @@ def group(size: int) -> tuple[list[TaskFuture[Any]], list[int], TaskFuture[tuple
     return futures, stopped, Dispatcher(cast("Any", None), Options()).gathered(runs)
 
 
+def settled() -> None:
+    """Wait until the library's loop has done what it was told to do."""
+    told = threading.Event()
+    background.call_soon(told.set)
+    assert told.wait(30)
+
+
 def test_cancelling_a_group_stops_all_calls_though_the_first_ends_at_once() -> None:
     _, stopped, future = group(3)
     future.cancel()
+    settled()
     assert stopped == [0, 1, 2]
     assert future.cancelled()
 
@@ -34,6 +44,7 @@ def test_cancelling_a_group_stops_all_calls_though_the_first_ends_at_once() -> N
 def test_a_call_that_was_cancelled_by_itself_stops_the_others() -> None:
     futures, stopped, future = group(3)
     futures[1].cancel()
+    settled()
     assert sorted(stopped) == [0, 1, 2]
     assert future.cancelled()
 
@@ -41,5 +52,6 @@ def test_a_call_that_was_cancelled_by_itself_stops_the_others() -> None:
 def test_an_error_stops_the_others() -> None:
     futures, stopped, future = group(3)
     futures[2].set_exception(ValueError("broken"))
+    settled()
     assert stopped == [0, 1]
     assert isinstance(future.exception(), ValueError)

@@ -118,7 +118,7 @@ def test_a_cell_in_the_background_can_be_awaited(notebook: Notebook, compute: Po
     notebook("xs = [1, 2]")
     notebook("handle = None")
     notebook.shell.user_ns["handle"] = notebook("%%sky --noblock --map xs\nxs * 2").result
-    runs = compute.made[0].runs
+    runs = list(compute.made[0].runs)  # without that of the next cell
 
     def finish() -> None:
         for run in runs:
