@@ -163,7 +163,11 @@ def capture(
         keep_for=keep_for,
     )
     packed = tuple(part.shared.packed for part in parts)
-    originals = Originals([part.shared.memo for part in parts])
+    originals = Originals(
+        [part.shared.memo for part in parts],
+        [{name: each.value for each in part.values for name in each.names} for part in parts],
+        {name: user_ns[name] for name in code.deletes if name in user_ns},
+    )
     notices = (*taking.notices, *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 

@@ -1,9 +1,15 @@
 """The objects of the notebook that a cell took along, which take over what it changed in their copies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from skyward.wire.changes import Likeness, Place, number_to_compare
+from skyward.wire.notebook import Side, digest_of
+
 __all__ = ["Originals"]
+
+_MISSING = object()
 
 
 class Originals:
@@ -11,22 +17,60 @@ class Originals:
 
     Args:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
+        roots: of each pickle, its values by their names.
+        names: the values of names that the cell takes along or unbinds, as they were.
     """
 
-    def __init__(self, memos: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        memos: Sequence[Any] = (),
+        roots: Sequence[Mapping[str, Any]] = (),
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
         self._memos = memos
+        self._roots = roots
+        self._names = names
         self._objects: dict[int, dict[int, Any]] = {}
+        self._numbers: dict[int, dict[int, int]] = {}
 
     def at(self, places: Iterable[tuple[int, int]]) -> list[Any]:
         """The objects at `places`: the number of a pickle, and that of an object in it."""
         return [self._part(part)[number] for part, number in places]
 
+    def is_bound_as_before(self, name: str, user_ns: Mapping[str, Any]) -> bool:
+        """Whether a name stands for what it stood for when the cell was sent, or for nothing now."""
+        here = user_ns.get(name, _MISSING)
+        return self._names is None or here is _MISSING or here is self._names.get(name, _MISSING)
+
+    def names_of(self, value: Any, part: int) -> list[str]:
+        """The names under which an object was sent, or under which those were that it travelled with."""
+        roots = self._roots[part] if part < len(self._roots) else {}
+        return [name for name, root in roots.items() if root is value] or list(roots)
+
+    def likeness(self, part: int, side: Side) -> Likeness:
+        """What compares values of the notebook with what stands for values of a pickle."""
+
+        def number_of(value: Any) -> int | None:
+            return number_to_compare(self._numbers_in(part), value)
+
+        def original(place: Place) -> Any:
+            return self._part(place.part)[place.number]
+
+        return Likeness(original, partial(digest_of, side=side, number_of=number_of, content_of=lambda view: view))
+
     def release(self) -> None:
         """Keep nothing alive any more: the cell is over."""
-        self._memos = ()
+        self._memos = self._roots = ()
+        self._names = None
         self._objects.clear()
+        self._numbers.clear()
 
     def _part(self, part: int) -> dict[int, Any]:
         if part not in self._objects:
             self._objects[part] = dict(self._memos[part].copy().values())
         return self._objects[part]
+
+    def _numbers_in(self, part: int) -> dict[int, int]:
+        if part not in self._numbers:
+            self._numbers[part] = {id(value): number for number, value in self._part(part).items()}
+        return self._numbers[part]

@@ -6,8 +6,9 @@ from typing import Any
 
 from skyward.control.missing import with_fix
 from skyward.kept import Kept
-from skyward.wire.contents import Contents, is_plain, put_contents
-from skyward.wire.notebook import Side, seeds_used, unpack_shared
+from skyward.wire.changes import Change, is_late, put_change, renew_hashes
+from skyward.wire.contents import is_plain
+from skyward.wire.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.words import nodes_text
 from skyward.worker.cell import CellResult
@@ -20,9 +21,6 @@ from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
-
-_LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
-"""Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,13 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     user_ns.update(home.namesakes(values))
     user_ns.update(values)
     home.bind_the_rest()
+    kept = []
     for name in result.harvest.deleted:
-        user_ns.pop(name, None)
-    notices = [*home.notices, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+        if originals.is_bound_as_before(name, user_ns):
+            user_ns.pop(name, None)
+        else:
+            kept.append(f"The cell unbound {name}, which was bound anew here since it was sent, and stays.")
+    notices = [*home.notices, *kept, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -143,6 +145,7 @@ class _Home:
         self._result = result
         self._originals = originals
         self._side = Side(user_ns, is_home=True)
+        self._conflicts: dict[str, None] = {}
         self.notices: list[str] = []
 
     @property
@@ -181,9 +184,10 @@ class _Home:
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
         values: dict[str, Any]
-        changes: list[tuple[int, Contents]]
+        changes: list[tuple[int, tuple[Change, ...]]]
         try:
-            values, changes = unpack_shared(together.packed, self._side, seeds)
+            (values, changes), memo = unpack_tracked(together.packed, self._side, seeds)
+            made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
             reason, module = _why_unopened(error)
             names = [name for name in self._harvest.changed if name not in together.names]
@@ -197,20 +201,39 @@ class _Home:
                 name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
                 for name in together.names
             }
-        for is_last in (False, True):
-            for number, contents in changes:
-                if (contents.form in _LAST_FORMS) is is_last:
-                    self._put(seeds[number], contents)
+        self._note_given_up(together)
+        for now in (False, True):
+            for number, found in changes:
+                for change in found:
+                    if is_late(seeds[number], change) is now:
+                        self._put(seeds[number], change, together.seeds[number][0])
+        if changes:
+            renew_hashes(made, (seeds[number] for number, _ in changes))
+        if self._conflicts:
+            names = list(self._conflicts)
+            self.notices.append(
+                f"{_listed(names)} changed here too since the cell was sent: where both changed the same, "
+                f"{'it is' if len(names) == 1 else 'they are'} as the cell left {'it' if len(names) == 1 else 'them'}. "
+                f"Change {'it' if len(names) == 1 else 'them'} after the cell, or give the cell a copy."
+            )
         return values
 
-    def _put(self, value: Any, contents: Contents) -> None:
+    def _put(self, value: Any, change: Change, part: int) -> None:
         try:
-            put_contents(value, contents)
+            if put_change(value, change, self._originals.likeness(part, self._side)):
+                self._conflicts.update(dict.fromkeys(self._originals.names_of(value, part)))
         except Exception as error:
             kind = type(value).__qualname__
             self.notices.append(
                 f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
             )
+
+    def _note_given_up(self, together: Together) -> None:
+        """Note which of the objects have changed here that new ones stand for from now on."""
+        for place, before in together.given_up:
+            (value,) = self._originals.at([(place.part, place.number)])
+            if not self._originals.likeness(place.part, self._side).same(value, before):
+                self._conflicts.update(dict.fromkeys(self._originals.names_of(value, place.part)))
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What other names of the notebook stand for now, whose object could not take over what changed in it."""
