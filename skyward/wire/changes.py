@@ -90,6 +90,10 @@ class Comparison:
         now: the objects by their numbers.
         before: the objects as they came, by the same numbers.
         prints: digests of values that are compared in no other way.
+
+    Attributes:
+        numbers: by identity, the numbers of the objects as they are.
+        before: the same of those as they came.
     """
 
     def __init__(
@@ -100,8 +104,8 @@ class Comparison:
         prints: Prints,
     ) -> None:
         self._part = part
-        self._now = {id(each): number for number, each in now.items()}
-        self._before = {id(each): number for number, each in before.items()}
+        self.numbers = {id(each): number for number, each in now.items()}
+        self.before = {id(each): number for number, each in before.items()}
         self._prints = prints
 
     def same(self, one: Any, other: Any) -> bool:
@@ -113,13 +117,13 @@ class Comparison:
             return kind is type(other) and bool(one == other)
         if kind in _NUMBERS:
             return kind is type(other) and _is_same_number(one, other)
-        number = self._now.get(id(one))
-        if number is not None or id(other) in self._before:
-            return number == self._before.get(id(other))
+        number = self.numbers.get(id(one))
+        if number is not None or id(other) in self.before:
+            return number == self.before.get(id(other))
         if kind is not type(other):
             return False
         if kind is tuple or kind is list:
-            return len(one) == len(other) and all(map(self.same, one, other))
+            return self._same_items(one, other)
         if kind is dict:
             return self._same_pairs(one, other)
         return self._is_alike(one, other)
@@ -128,7 +132,7 @@ class Comparison:
         """Return whether an object contains what it contained when it came."""
         kind = type(now)
         if kind is list:
-            return len(now) == len(before) and all(map(self.same, now, before))
+            return type(before) is list and self._same_items(now, before)
         if kind is dict:
             return self._same_pairs(now, before)
         if not self.same(kind, type(before)):
@@ -178,7 +182,7 @@ class Comparison:
         kind = type(value)
         if kind in _BY_VALUE or kind in _NUMBERS:
             return value
-        number = self._before.get(id(value))
+        number = self.before.get(id(value))
         if number is not None:
             return Place(self._part, number)
         if kind is tuple or kind is list:
@@ -198,17 +202,31 @@ class Comparison:
     def _same_pairs(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
         if len(one) != len(other):
             return False
-        same = self.same
-        return all(
-            (key is key2 or same(key, key2)) and same(value, value2)
-            for (key, value), (key2, value2) in zip(one.items(), other.items(), strict=True)
-        )
+        same, numbers, before = self.same, self.numbers, self.before
+        for (key, value), (key2, value2) in zip(one.items(), other.items(), strict=True):
+            if key is not key2 and not same(key, key2):
+                return False
+            if value is not value2:
+                number = numbers.get(id(value))
+                if (number is None or number != before.get(id(value2))) and not same(value, value2):
+                    return False
+        return True
+
+    def _same_items(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+        if len(one) != len(other):
+            return False
+        same, numbers, before = self.same, self.numbers, self.before
+        for value, value2 in zip(one, other, strict=True):
+            number = numbers.get(id(value))
+            if (number is None or number != before.get(id(value2))) and not same(value, value2):
+                return False
+        return True
 
     def _same_members(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
         if len(one) != len(other):
             return False
-        first = [(type(each), each) if is_plain(each) else self._now.get(id(each)) for each in one]
-        second = [(type(each), each) if is_plain(each) else self._before.get(id(each)) for each in other]
+        first = [(type(each), each) if is_plain(each) else self.numbers.get(id(each)) for each in one]
+        second = [(type(each), each) if is_plain(each) else self.before.get(id(each)) for each in other]
         if None not in first and None not in second:
             return set(first) == set(second)
         left = list(other)

@@ -444,7 +444,7 @@ def _is_ordinary(kind: type) -> bool:
         and not any(hasattr(kind, name) for name in _OWN_WAYS)
         and not _slots_of(kind)
         and kind not in cloudpickle.Pickler.dispatch_table
-        and not issubclass(kind, _NAMED)
+        and not issubclass(kind, (*_NAMED, *_WEAK, *_WRAPPERS, Kept))
     )
 
 

@@ -31,6 +31,8 @@ __all__ = ["Bound", "Changed", "Homes", "Joint", "Together", "groups"]
 
 _MISSING = object()
 _CONTAINERS = frozenset({list, dict, set})
+_COMPARED = frozenset({list, dict})
+"""Types of which there may be very many objects, and that are compared at once."""
 _FIRM = frozenset({tuple, frozenset})
 _STEPS = frozenset({dict, tuple})
 """Types of which objects may have been steps on the way to others: the state of an object, the arguments of a call."""
@@ -180,27 +182,30 @@ class Differences:
         self._before: Mapping[int, Any] = {} if fresh is None else fresh.objects()
         self._other = side if fresh is None or fresh.other is None else fresh.other
         self._comparison = Comparison(changed.number, objects.numbered, self._before, self)
-        self._numbers = {id(each): number for number, each in objects.numbered.items()}
-        self._numbers_before = {id(each): number for number, each in self._before.items()}
+        self.numbers = self._comparison.numbers
 
-    def candidates(self, live: Collection[int]) -> Iterator[tuple[int, Any]]:
-        """The objects that may have changed, with their numbers."""
-        private, classes = self._objects.private, self._objects.classes
+    def found(self, live: Collection[int]) -> Iterator[tuple[int, Any, tuple[Change, ...] | None]]:
+        """The objects that have changed, with their numbers and changes; None where another one cannot take them over."""
+        private, before, is_same = self._objects.private, self._before, self._comparison.is_same
         for number, value in self._objects.numbered.items():
-            key, kind = id(value), type(value)
-            if is_plain(value) or key not in live or key in private:
+            kind = type(value)
+            if is_plain(value) or (kind in _COMPARED and number in before and is_same(value, before[number])):
+                continue
+            key = id(value)
+            if key not in live or key in private or self.numbers[key] != number:
                 continue
             if kind not in _CONTAINERS and (is_fixed(value) or not self._is_open(value)):
                 continue
-            if isinstance(value, type) and key not in classes:
+            if isinstance(value, type) and key not in self._objects.classes:
                 continue  # it came in another part
-            if self._numbers[key] == number:
-                yield number, value
+            changes = self._of(number, value)
+            if changes != ():
+                yield number, value, changes
 
     def _is_open(self, value: Any) -> bool:
         return parts_of(value) is None or bool(all_attributes(value))
 
-    def of(self, number: int, value: Any) -> tuple[Change, ...] | None:
+    def _of(self, number: int, value: Any) -> tuple[Change, ...] | None:
         """The changes of an object; None if another one cannot take them over."""
         if number not in self._before:
             contents = contents_of(value)
@@ -208,7 +213,7 @@ class Differences:
         before = self._before[number]
         if is_array(value) and not value.dtype.hasobject:
             return self._of_array(value, before)
-        if self._comparison.is_same(value, before):
+        if type(value) not in _COMPARED and self._comparison.is_same(value, before):
             return ()
         return self._comparison.between(value, before)
 
@@ -244,21 +249,19 @@ class Differences:
                 continue
             if isinstance(value, type) and id(value) not in self._objects.classes:
                 continue
-            if id(value) not in given_up and _contains(_inside(value), given_up, self._numbers):
+            if id(value) not in given_up and _contains(_inside(value), given_up, self.numbers):
                 yield number, value
 
-    def stale_keys(self, live: Collection[int], is_changed: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+    def stale_keys(self, live: Collection[int], changed: Collection[int]) -> Iterator[tuple[int, Any]]:
         """Dicts and sets that have not changed, but for the hashes of their keys: these were taken out and put back."""
-        hashed = {
-            id(value)
-            for value in self._objects.numbered.values()
-            if is_changed(value) and type(value).__hash__ not in (None, object.__hash__)
-        }
-        for number, value in self._objects.numbered.items() if hashed else ():
-            if isinstance(value, (dict, set)) and id(value) in live and not is_changed(value):
+        numbered = self._objects.numbered
+        kinds = {key: type(numbered[self.numbers[key]]) for key in changed if key in self.numbers}
+        hashed = {key for key, kind in kinds.items() if kind.__hash__ not in (None, object.__hash__)}
+        for number, value in numbered.items() if hashed else ():
+            if isinstance(value, (dict, set)) and id(value) in live and id(value) not in changed:
                 keys = list(value)
                 with suppress(Exception):  # code of the user
-                    if _contains(keys, hashed, self._numbers) and all(key in value for key in keys):
+                    if _contains(keys, hashed, self.numbers) and all(key in value for key in keys):
                         yield number, value
 
     def given_up(self, number: int) -> Opaque:
@@ -267,15 +270,15 @@ class Differences:
 
     def now(self, value: Any) -> bytes | None:
         """Return a digest of a value as it is."""
-        return digest_of(value, self._side, partial(_number_in, self._numbers), self._name_of_bytes)
+        return digest_of(value, self._side, partial(_number_in, self.numbers), self._name_of_bytes)
 
     def before(self, value: Any) -> bytes | None:
         """Return a digest of a value as it came, to compare with others of `now`."""
-        return digest_of(value, self._other, partial(_number_in, self._numbers_before), self._name_of_bytes)
+        return digest_of(value, self._other, partial(_number_in, self._comparison.before), self._name_of_bytes)
 
     def as_sent(self, value: Any) -> bytes | None:
         """Return a digest of a value as it came, to compare with one in the notebook."""
-        return digest_of(value, self._other, partial(number_to_compare, self._numbers_before), self._bytes_before)
+        return digest_of(value, self._other, partial(number_to_compare, self._comparison.before), self._bytes_before)
 
     def _name_of_bytes(self, view: memoryview) -> bytes | memoryview | None:
         """What stands for the bytes of a buffer; None if they were written to."""
@@ -350,7 +353,7 @@ class Joint:
         self._differences = {each.number: Differences(each, homes.parts[each.number], side) for each in changed}
         self._homes_of: dict[int, tuple[int, int]] = {}
         self._decided: dict[int, bool] = {}
-        self._changes: dict[int, tuple[Change, ...]] = {}
+        self._changes: dict[int, tuple[Any, tuple[Change, ...]]] = {}
         self._given_up: dict[int, Place] = {}
 
     def _take_detached(self, objects: Objects) -> None:
@@ -377,17 +380,18 @@ class Joint:
         """
         self._find_changes()
         for part in range(len(self._homes.parts)):
-            for number, each in self._wanted(part):
-                self._homes_of.setdefault(id(each), (part, number))
+            if part not in self._changed:
+                for number, each in self._in_use(self._homes.parts[part]):
+                    self._homes_of.setdefault(id(each), (part, number))
         values = {each.name: each.value for each in self._bound}
         while True:
             self._decided.clear()
             self._give_up_holders()
             replaced = dict(self._replaced())
-            changes = [(self._object(key), found) for key, found in self._changes.items()]
+            changes = list(self._changes.values())
             if not (values or replaced or changes):
                 return None
-            content = values | replaced, [(value, found) for value, found in changes]
+            content = values | replaced, changes
             views = self._views()
             try:
                 seeds = objects_used(content, self._side, "the values", self._is_there, views=views)
@@ -400,27 +404,26 @@ class Joint:
             packed = pack_shared(
                 (values | replaced, numbered), self._side, "the values", views=views, seeds=seeds
             ).packed
-            places = tuple(self._homes_of[id(seed)] for seed in seeds)
+            places = tuple(home for seed in seeds if (home := self._home_of(id(seed))) is not None)
             return Together(packed, (*values, *replaced), places, tuple(replaced), tuple(self._gone()))
 
-    def _object(self, key: int) -> Any:
-        part, number = self._homes_of[key]
-        return self._homes.parts[part].numbered[number]
+    def _home_of(self, key: int) -> tuple[int, int] | None:
+        """Where an object of this identity is: the number of a part, and its own in that."""
+        for part, differences in self._differences.items():
+            if (number := differences.numbers.get(key)) is not None:
+                return part, number
+        return self._homes_of.get(key)
 
     def _find_changes(self) -> None:
         for part, differences in self._differences.items():
-            for number, value in differences.candidates(self._live):
-                self._homes_of.setdefault(id(value), (part, number))
-                found = differences.of(number, value)
-                if found is None:
+            for number, value, changes in differences.found(self._live):
+                if changes is None:
                     self._given_up[id(value)] = Place(part, number)
-                elif found:
-                    self._changes[id(value)] = found
-            for number, value in differences.stale_keys(self._live, self._is_changed):
-                self._changes[id(value)] = differences.whole(number, value) or ()
-
-    def _is_changed(self, value: Any) -> bool:
-        return id(value) in self._changes or id(value) in self._given_up
+                else:
+                    self._changes[id(value)] = value, changes
+            changed = self._changes.keys() | self._given_up.keys()
+            for number, value in differences.stale_keys(self._live, changed):
+                self._changes[id(value)] = value, differences.whole(number, value) or ()
 
     def _give_up_holders(self) -> None:
         """Take those as changed that contain an object that is a new one at home; or as new, if they cannot change."""
@@ -430,11 +433,11 @@ class Joint:
             for part, differences in self._differences.items():
                 for number, value in differences.holders(self._live, self._given_up):
                     key = id(value)
-                    if key in self._given_up or key in self._changes and self._changes[key][0].form == "whole":
+                    if key in self._given_up or (key in self._changes and self._changes[key][1][0].form == "whole"):
                         continue
                     found = differences.whole(number, value)
                     if found is not None:
-                        self._changes[key] = found
+                        self._changes[key] = value, found
                     else:
                         self._changes.pop(key, None)
                         self._given_up[key] = Place(part, number)
@@ -443,12 +446,13 @@ class Joint:
     def _give_up_unpicklable(self) -> bool:
         """Take objects whose contents cannot be pickled by themselves as new ones; whether there are any."""
         found = False
-        for key, changes in list(self._changes.items()):
+        for key, (_, changes) in list(self._changes.items()):
             try:
                 objects_used(changes, self._side, "the contents", self._is_there)
             except NotPicklableError:
                 del self._changes[key]
-                self._given_up[key] = Place(*self._homes_of[key])
+                if (home := self._home_of(key)) is not None:
+                    self._given_up[key] = Place(*home)
                 found = True
         return found
 
@@ -467,10 +471,10 @@ class Joint:
 
     def _is_there(self, value: Any) -> bool:
         """Whether the notebook has an object that can stand for `value`."""
-        home = self._homes_of.get(id(value))
+        key = id(value)
+        home = self._home_of(key)
         if home is None:
             return False
-        key = id(value)
         if key not in self._decided:
             self._decided[key] = self._can_stay(value, home[0])
         return self._decided[key]
@@ -485,11 +489,8 @@ class Joint:
             return False  # it came in another part
         return self._keeps_itself(value)
 
-    def _wanted(self, part: int) -> Iterable[tuple[int, Any]]:
-        """The objects of a part that may be referred to: of one that has not changed, those in use elsewhere."""
-        objects = self._homes.parts[part]
-        if part in self._changed:
-            return objects.numbered.items()
+    def _in_use(self, objects: Objects) -> Iterable[tuple[int, Any]]:
+        """The objects of a part that has not changed that are in use elsewhere."""
         found = objects.among(self._live) if objects.ids & self._live else []
         viewed = [
             (number, array) for number, array in (objects.arrays if self._memory else ()) if self._is_viewed(array)
