@@ -3,7 +3,6 @@
 import builtins
 import difflib
 import os
-import re
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
+from skyward_jupyter.history import HISTORY
 from skyward_jupyter.kept import KeptValue, LazyModule
 from skyward_jupyter.manifest import Entry, Manifest
 from skyward_jupyter.originals import Originals
@@ -36,9 +36,6 @@ __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of"]
 
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
-
-_HISTORY = re.compile(r"_+|_i+|_i?\d+|In|Out|_[iod]h")
-"""Names under which IPython keeps inputs and outputs."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +255,7 @@ class _Taking:
         explicit = code.withheld == "-i"
         for name in (*code.captures, *code.shadowing):
             if name in self.user_ns and not _is_machinery(name, self.user_ns[name]):
-                if not explicit and _HISTORY.fullmatch(name):
+                if not explicit and HISTORY.fullmatch(name):
                     raise UsageError(
                         f"{name} is part of the notebook's own history, which stays here. "
                         f"Give the value a name of its own, or take it along with `-i {name}`."
@@ -269,7 +266,7 @@ class _Taking:
             name, user = self._waiting.pop()
             fresh = name not in done and name in self.user_ns and name not in given
             done.add(name)
-            if fresh and not _is_machinery(name, self.user_ns[name]) and not _HISTORY.fullmatch(name):
+            if fresh and not _is_machinery(name, self.user_ns[name]) and not HISTORY.fullmatch(name):
                 self._take(name, f"used by {user}")
 
     def _take(self, name: str, reason: str) -> None:

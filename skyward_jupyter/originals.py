@@ -47,6 +47,15 @@ class Originals:
         roots = self._roots[part] if part < len(self._roots) else {}
         return [name for name, root in roots.items() if root is value] or list(roots)
 
+    def is_root(self, value: Any, part: int) -> bool:
+        """Whether a name stood for an object."""
+        return part < len(self._roots) and any(root is value for root in self._roots[part].values())
+
+    def has(self, holder: Any) -> bool:
+        """Whether it is one of these collections, and none of the notebook's."""
+        ours = (*self._roots, self._names, *self._objects.values(), *self._numbers.values())
+        return any(holder is each for each in ours)
+
     def likeness(self, part: int, side: Side) -> Likeness:
         """What compares values of the notebook with what stands for values of a pickle."""
 

@@ -1,11 +1,15 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
+import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pickle import Pickler
+from types import FrameType
 from typing import Any
 
 from skyward.control.missing import with_fix
 from skyward.kept import Kept
+from skyward.wire.arrays import is_inside_frame
 from skyward.wire.changes import Change, is_late, put_change, renew_hashes
 from skyward.wire.contents import is_plain
 from skyward.wire.notebook import Side, seeds_used, unpack_shared, unpack_tracked
@@ -17,6 +21,7 @@ from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.frames import TracebackMaker
+from skyward_jupyter.history import HISTORY
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals
 
@@ -59,7 +64,8 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
             user_ns.pop(name, None)
         else:
             kept.append(f"The cell unbound {name}, which was bound anew here since it was sent, and stays.")
-    notices = [*home.notices, *kept, *_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    notices = [*home.notices, *home.left_behind(), *kept]
+    notices += [*_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -146,6 +152,8 @@ class _Home:
         self._originals = originals
         self._side = Side(user_ns, is_home=True)
         self._conflicts: dict[str, None] = {}
+        self._replaced: list[tuple[str, Any]] = []
+        self._steps: set[int] = set()
         self.notices: list[str] = []
 
     @property
@@ -232,8 +240,26 @@ class _Home:
         """Note which of the objects have changed here that new ones stand for from now on."""
         for place, before in together.given_up:
             (value,) = self._originals.at([(place.part, place.number)])
+            names = self._originals.names_of(value, place.part)
+            self._replaced.append((names[0] if names else "a value", value))
+            if type(value) is tuple and not self._originals.is_root(value, place.part):
+                self._steps.add(id(value))
             if not self._originals.likeness(place.part, self._side).same(value, before):
-                self._conflicts.update(dict.fromkeys(self._originals.names_of(value, place.part)))
+                self._conflicts.update(dict.fromkeys(names))
+
+    def left_behind(self) -> Iterator[str]:
+        """One sentence for each object that a new one stands for now, and that something here still refers to."""
+        ours = {id(value) for _, value in self._replaced} | {id(self._user_ns), *map(id, self._replaced)}
+        for name, value in self._replaced:
+            if is_inside_frame(type(value)) or id(value) in self._steps:
+                continue
+            holders = (each for each in gc.get_referrers(value) if id(each) not in ours and _is_of_user(each))
+            holder = next((each for each in holders if not self._originals.has(each)), None)
+            if holder is not None:
+                yield (
+                    f"{name} has a new {type(value).__qualname__} now, with what the cell changed in it; a "
+                    f"{type(holder).__qualname__} here still has the old one. Name that in the cell too."
+                )
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What other names of the notebook stand for now, whose object could not take over what changed in it."""
@@ -242,7 +268,11 @@ class _Home:
         missing = object()
         replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
         found = self._user_ns.items()
-        return {name: replaced[id(value)] for name, value in found if id(value) in replaced and not is_plain(value)}
+        return {
+            name: replaced[id(value)]
+            for name, value in found
+            if id(value) in replaced and not is_plain(value) and not HISTORY.fullmatch(name)
+        }
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and what returned functions use and the notebook does not have."""
@@ -263,6 +293,15 @@ class _Home:
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
+
+
+def _is_of_user(holder: Any) -> bool:
+    """Whether `holder` is the user's, and no part of what runs the notebook."""
+    if isinstance(holder, (FrameType, Pickler)) or is_inside_frame(type(holder)):
+        return False
+    if type(holder).__module__.partition(".")[0] in ("IPython", "ipykernel", "_pickle", "skyward", "skyward_jupyter"):
+        return False
+    return not (isinstance(holder, dict) and ("_oh" in holder or "_ih" in holder))
 
 
 def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:

@@ -26,7 +26,20 @@ from skyward.wire.contents import (
     set_attribute,
 )
 
-__all__ = ["Change", "Comparison", "Likeness", "Opaque", "Place", "Prints", "array_change", "is_late", "number_to_compare", "put_change", "renew_hashes"]
+__all__ = [
+    "Change",
+    "Comparison",
+    "Likeness",
+    "Opaque",
+    "Place",
+    "Prints",
+    "array_change",
+    "has_own_hash",
+    "is_late",
+    "number_to_compare",
+    "put_change",
+    "renew_hashes",
+]
 
 _BY_VALUE = frozenset({int, str, bytes, bool, type(None)})
 _NUMBERS = frozenset({float, complex})
@@ -239,7 +252,9 @@ class Comparison:
 
     def _items(self, now: list[Any], before: list[Any]) -> Change:
         if len(now) == len(before):
-            places = [number for number, (one, other) in enumerate(zip(now, before, strict=True)) if not self.same(one, other)]
+            places = [
+                number for number, (one, other) in enumerate(zip(now, before, strict=True)) if not self.same(one, other)
+            ]
             old = [self.stands_for(before[number]) for number in places]
             return Change("elements", (places, [now[number] for number in places]), old)
         shorter = min(len(now), len(before))
@@ -273,7 +288,7 @@ class Comparison:
         if attributes is None or old is None:
             return None
         if not self._same_pairs(attributes, old):
-            is_all = type(now).__getstate__ is object.__getstate__
+            is_all = getattr(type(now), "__getstate__", None) is object.__getstate__
             found.append(self._pairs("attributes", attributes, old, removes=is_all))
         if not self.same(items, items_before):
             if not isinstance(now, list):
@@ -354,9 +369,17 @@ def is_late(value: Any, change: Change) -> bool:
     return change.form in _LATE or (is_array(value) and not value.flags.writeable)
 
 
+def has_own_hash(kind: type) -> bool:
+    """Return whether the hash of objects of `kind` may depend on what they contain."""
+    return kind.__hash__ is not None and kind.__hash__ is not _OF_IDENTITY
+
+
+_OF_IDENTITY: Any = object.__hash__
+
+
 def renew_hashes(made: Iterable[Any], changed: Iterable[Any]) -> None:
     """Fill dicts and sets once more that were filled before what is in them changed, and with that its hash."""
-    if all(type(each).__hash__ in (None, object.__hash__) for each in changed):
+    if not any(has_own_hash(type(each)) for each in changed):
         return
     for each in made:
         with suppress(Exception):  # code of the user
@@ -399,11 +422,12 @@ def _same_contents(here: Contents, form: str, before: Any, same: _Same) -> bool:
 def _put_elements(value: list[Any], now: tuple[list[int], list[Any]], before: list[Any], same: _Same) -> bool:
     is_changed = False
     for place, new, old in zip(*now, before, strict=True):
-        if place >= len(value):
+        if place < len(value):
+            is_changed |= not same(value[place], old)
+            list.__setitem__(value, place, new)
+        else:
             is_changed = True
-            continue
-        is_changed |= not same(value[place], old)
-        list.__setitem__(value, place, new)
+            list.append(value, new)
     return is_changed
 
 

@@ -204,7 +204,9 @@ def _state_of(value: Any) -> Contents | None:
     state, items, pairs, setter = (*rest, None, None, None, None)[:4]
     if type(state) is dict or type(state) is list:
         state = state.copy()  # it may be the object's own
-    is_new = make in _NEW or isinstance(value, (list, dict))
+    is_new = make in _NEW or isinstance(value, (list, dict, set, frozenset, collections.deque))
+    if isinstance(value, (set, collections.deque)):
+        items = list(value)
     if not is_new and (state is None or not hasattr(value, "__setstate__")):
         is_python = all(
             base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
@@ -377,6 +379,11 @@ def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple
     if isinstance(value, list):
         list.clear(value)
         list.extend(value, items)
+    if isinstance(value, set):
+        _put_set(value, items)
+    if isinstance(value, collections.deque):
+        collections.deque.clear(value)
+        collections.deque.extend(value, items)
     if isinstance(value, dict):
         _put_dict(value, pairs)
 
@@ -440,7 +447,9 @@ def _is_ordinary(kind: type) -> bool:
     return (
         all(base is object or _is_python(base) for base in kind.__mro__)
         and kind.__dictoffset__ != 0
-        and all(getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__"))
+        and all(
+            getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")
+        )
         and not any(hasattr(kind, name) for name in _OWN_WAYS)
         and not _slots_of(kind)
         and kind not in cloudpickle.Pickler.dispatch_table

@@ -10,7 +10,15 @@ import copyreg
 from types import MemberDescriptorType
 from typing import Any
 
-__all__ = ["Parts", "copy_exception", "parts_of_exception", "rebuild_from_parts", "reduce_exception", "refill_exception", "restore_exception"]
+__all__ = [
+    "Parts",
+    "copy_exception",
+    "parts_of_exception",
+    "rebuild_from_parts",
+    "reduce_exception",
+    "refill_exception",
+    "restore_exception",
+]
 
 type Parts = tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]
 """Arguments of an exception, and by name its attributes and its slots."""

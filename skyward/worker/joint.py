@@ -5,7 +5,7 @@ of the objects themselves it has references: the notebook puts its own there. Ob
 as they are in the notebook, whatever else it changed.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,7 +13,7 @@ from typing import Any
 
 from skyward.errors import NotPicklableError
 from skyward.wire.arrays import View, arrays_owned_by, extent_of, is_array, is_inside_frame, shared_views, view_in
-from skyward.wire.changes import Change, Comparison, Opaque, Place, array_change, number_to_compare
+from skyward.wire.changes import Change, Comparison, Opaque, Place, array_change, has_own_hash, number_to_compare
 from skyward.wire.contents import (
     all_attributes,
     contents_of,
@@ -185,7 +185,7 @@ class Differences:
         self.numbers = self._comparison.numbers
 
     def found(self, live: Collection[int]) -> Iterator[tuple[int, Any, tuple[Change, ...] | None]]:
-        """The objects that have changed, with their numbers and changes; None where another one cannot take them over."""
+        """The objects that have changed, with their numbers and changes; None where no other can take these over."""
         private, before, is_same = self._objects.private, self._before, self._comparison.is_same
         for number, value in self._objects.numbered.items():
             kind = type(value)
@@ -256,7 +256,7 @@ class Differences:
         """Dicts and sets that have not changed, but for the hashes of their keys: these were taken out and put back."""
         numbered = self._objects.numbered
         kinds = {key: type(numbered[self.numbers[key]]) for key in changed if key in self.numbers}
-        hashed = {key for key, kind in kinds.items() if kind.__hash__ not in (None, object.__hash__)}
+        hashed = {key for key, kind in kinds.items() if has_own_hash(kind)}
         for number, value in numbered.items() if hashed else ():
             if isinstance(value, (dict, set)) and id(value) in live and id(value) not in changed:
                 keys = list(value)
