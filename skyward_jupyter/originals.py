@@ -47,8 +47,12 @@ class Originals:
         roots = self._roots[part] if part < len(self._roots) else {}
         return [name for name, root in roots.items() if root is value] or list(roots)
 
-    def is_root(self, value: Any, part: int) -> bool:
+    def is_name_of(self, name: str, value: Any) -> bool:
         """Whether a name stood for an object."""
+        return any(roots.get(name, _MISSING) is value for roots in self._roots)
+
+    def is_root(self, value: Any, part: int) -> bool:
+        """Whether any name stood for an object."""
         return part < len(self._roots) and any(root is value for root in self._roots[part].values())
 
     def has(self, holder: Any) -> bool:

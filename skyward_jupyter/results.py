@@ -10,7 +10,7 @@ from typing import Any
 from skyward.control.missing import with_fix
 from skyward.kept import Kept
 from skyward.wire.arrays import is_inside_frame
-from skyward.wire.changes import Change, is_late, put_change, renew_hashes
+from skyward.wire.changes import Change, is_array_overwritten, is_late, put_change, renew_hashes
 from skyward.wire.contents import is_plain
 from skyward.wire.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payload import Packed
@@ -154,6 +154,7 @@ class _Home:
         self._conflicts: dict[str, None] = {}
         self._replaced: list[tuple[str, Any]] = []
         self._steps: set[int] = set()
+        self._instead: dict[int, Any] = {}
         self.notices: list[str] = []
 
     @property
@@ -194,7 +195,7 @@ class _Home:
         values: dict[str, Any]
         changes: list[tuple[int, tuple[Change, ...]]]
         try:
-            (values, changes), memo = unpack_tracked(together.packed, self._side, seeds)
+            (values, changes, instead), memo = unpack_tracked(together.packed, self._side, seeds)
             made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
             reason, module = _why_unopened(error)
@@ -209,7 +210,13 @@ class _Home:
                 name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
                 for name in together.names
             }
-        self._note_given_up(together)
+        self._note_given_up(together, instead)
+        for name in together.replaced:
+            if not self._originals.is_name_of(name, self._user_ns.get(name)):
+                values.pop(name)  # it was bound anew here, and what it stood for has changed
+        for number, found in changes:
+            if any(is_array_overwritten(seeds[number], change) for change in found):
+                self._conflicts.update(self._named(seeds[number], together.seeds[number][0]))
         for now in (False, True):
             for number, found in changes:
                 for change in found:
@@ -226,21 +233,25 @@ class _Home:
             )
         return values
 
+    def _named(self, value: Any, part: int) -> dict[str, None]:
+        return dict.fromkeys(self._originals.names_of(value, part))
+
     def _put(self, value: Any, change: Change, part: int) -> None:
         try:
             if put_change(value, change, self._originals.likeness(part, self._side)):
-                self._conflicts.update(dict.fromkeys(self._originals.names_of(value, part)))
+                self._conflicts.update(self._named(value, part))
         except Exception as error:
             kind = type(value).__qualname__
             self.notices.append(
                 f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
             )
 
-    def _note_given_up(self, together: Together) -> None:
+    def _note_given_up(self, together: Together, instead: list[Any]) -> None:
         """Note which of the objects have changed here that new ones stand for from now on."""
-        for place, before in together.given_up:
+        for (place, before), new in zip(together.given_up, instead, strict=True):
             (value,) = self._originals.at([(place.part, place.number)])
             names = self._originals.names_of(value, place.part)
+            self._instead[id(value)] = new
             self._replaced.append((names[0] if names else "a value", value))
             if type(value) is tuple and not self._originals.is_root(value, place.part):
                 self._steps.add(id(value))
@@ -263,10 +274,9 @@ class _Home:
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What other names of the notebook stand for now, whose object could not take over what changed in it."""
-        together = self._harvest.together
-        names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
-        replaced = {id(self._user_ns.get(name, missing)): values[name] for name in names if name in values}
+        kept = {id(self._user_ns.get(name, missing)): values[name] for name in self._result.kept if name in values}
+        replaced = self._instead | kept
         found = self._user_ns.items()
         return {
             name: replaced[id(value)]

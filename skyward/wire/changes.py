@@ -278,7 +278,7 @@ class Comparison:
         return Change(form, (removed, changed, [now[key] for key in changed], order), old)
 
     def _of_state(self, now: Any, one: Any, other: Any) -> tuple[Change, ...] | None:
-        """The changes of an object that is rebuilt from attributes, items and pairs; None if it is so in another way."""
+        """The changes of an object that is rebuilt from attributes, items and pairs; None of any other one."""
         kind, _, state, items, pairs, setter = one
         kind_before, _, state_before, items_before, pairs_before, _ = other
         if setter is not None or hasattr(now, "__setstate__") or not self.same(kind, kind_before):
@@ -356,6 +356,22 @@ def put_change(value: Any, change: Change, likeness: Likeness) -> bool:
         Exception: what an object says that does not take it.
     """
     return _PUT[change.form](value, change.now, change.before, likeness.same)
+
+
+def is_array_overwritten(value: Any, change: Change) -> bool:
+    """Return whether the notebook has changed elements of an array that a change is about.
+
+    To be asked before any change is put in: arrays may share memory.
+    """
+    if change.form == "array":
+        shape, packed, new = change.now
+        if value.shape != shape or value.dtype != new.dtype:
+            return False  # it cannot be put in
+        there = value[_mask(packed, value)]
+        return there.tobytes() != new.tobytes() and _digest(there) != change.before
+    if type(change.before) is Opaque and change.before.digest is not None and is_array(value):
+        return _digest(value) != change.before.digest
+    return False
 
 
 def is_late(value: Any, change: Change) -> bool:
@@ -513,24 +529,27 @@ def _elements(array: Any) -> Any:
     return flat.view("u1").reshape(flat.size, array.itemsize)
 
 
+def _mask(packed: Any, array: Any) -> Any:
+    import numpy as np
+
+    return np.unpackbits(packed, count=array.size).astype(bool).reshape(array.shape)
+
+
 def _digest(array: Any) -> bytes:
     return blake3(array.tobytes()).digest()
 
 
 def _put_array(value: Any, now: Any, before: bytes, same: _Same) -> bool:
-    import numpy as np
-
     shape, packed, new = now
     if value.shape != shape or value.dtype != new.dtype:
         raise ValueError("it has another shape or type of elements here by now")
-    mask = np.unpackbits(packed, count=value.size).astype(bool).reshape(shape)
-    there = value[mask]
-    if there.tobytes() == new.tobytes():  # through another view of its memory, say
+    mask = _mask(packed, value)
+    if value[mask].tobytes() == new.tobytes():  # through another view of its memory, say
         return False
     if not value.flags.writeable:
         raise ValueError("it is read-only here")
     value[mask] = new
-    return _digest(there) != before
+    return False
 
 
 _PUT: dict[str, Callable[[Any, Any, Any, _Same], bool]] = {

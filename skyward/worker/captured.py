@@ -169,7 +169,7 @@ class Part:
         """The buffers, as they are now that the cell is over."""
         spans = [(*_span(buffer), watch) for buffer, watch in zip(self.packed.buffers, self.watches, strict=True)]
         spans.sort(key=lambda each: each[:2])
-        return Memory([Span(start, end, watch.written(), watch.before) for start, end, watch in spans])
+        return Memory([Span(start, end, each.written(), each.before, each.address) for start, end, each in spans])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +181,14 @@ class Span:
         end: the one after the last byte.
         is_written: whether it was written to.
         before: gives its bytes as they were, None where nobody has them.
+        address: their content address; None where nobody knows it.
     """
 
     start: int
     end: int
     is_written: bool
     before: Callable[[], bytes | memoryview | None]
+    address: bytes | None
 
 
 class Memory:

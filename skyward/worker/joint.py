@@ -43,8 +43,8 @@ class Together:
     """Values that refer to objects of the notebook, or to one another.
 
     Attributes:
-        packed: by name the values that the cell bound; and of each object that it changed, the number among `seeds`
-            and the changes.
+        packed: by name the values that the cell bound; of each object that it changed, the number among `seeds` and
+            the changes; and the new objects that stand for those that were given up.
         names: the names.
         seeds: the objects that the pickle refers to: the number of a captured part, and that of an object in it.
         replaced: captured names whose objects cannot take over what changed in them: they stand for new ones.
@@ -224,7 +224,7 @@ class Differences:
         return self._comparison.whole(value, self._before.get(number))
 
     def _of_array(self, value: Any, before: Any) -> tuple[Change, ...]:
-        extent = extent_of(value)
+        extent, address = extent_of(value), None
         is_as_it_was = value.shape == before.shape and value.dtype == before.dtype
         span = self._memory.at(extent.start, extent.end)
         if span is not None and is_as_it_was and extent.start == extent_of(before).start:
@@ -234,10 +234,12 @@ class Differences:
             if memory is not None and value.itemsize:
                 found = array_change(value, memory, span.start)
                 return () if found is None else (found,)
+            is_all = value.flags.c_contiguous and (extent.start, extent.end) == (span.start, span.end)
+            address = span.address if is_all and id(value) not in self._side.loose else None
         elif not value.size and is_as_it_was:
             return ()
         contents = contents_of(value)
-        return () if contents is None else (Change("whole", contents, Opaque(None)),)
+        return () if contents is None else (Change("whole", contents, Opaque(address)),)
 
     def holders(self, live: Collection[int], given_up: Collection[int]) -> Iterator[tuple[int, Any]]:
         """The objects that contain one of `given_up` directly, or in a tuple."""
@@ -354,7 +356,7 @@ class Joint:
         self._homes_of: dict[int, tuple[int, int]] = {}
         self._decided: dict[int, bool] = {}
         self._changes: dict[int, tuple[Any, tuple[Change, ...]]] = {}
-        self._given_up: dict[int, Place] = {}
+        self._given_up: dict[int, tuple[Any, Place]] = {}
 
     def _take_detached(self, objects: Objects) -> None:
         """Take the objects as well that no captured value leads to any more: the notebook may have them elsewhere."""
@@ -391,7 +393,8 @@ class Joint:
             changes = list(self._changes.values())
             if not (values or replaced or changes):
                 return None
-            content = values | replaced, changes
+            instead = [value for value, _ in self._given_up.values()]
+            content = values | replaced, changes, instead
             views = self._views()
             try:
                 seeds = objects_used(content, self._side, "the values", self._is_there, views=views)
@@ -402,7 +405,7 @@ class Joint:
             numbers = {id(seed): number for number, seed in enumerate(seeds)}
             numbered = [(numbers[id(value)], found) for value, found in changes]
             packed = pack_shared(
-                (values | replaced, numbered), self._side, "the values", views=views, seeds=seeds
+                (values | replaced, numbered, instead), self._side, "the values", views=views, seeds=seeds
             ).packed
             places = tuple(home for seed in seeds if (home := self._home_of(id(seed))) is not None)
             return Together(packed, (*values, *replaced), places, tuple(replaced), tuple(self._gone()))
@@ -418,7 +421,7 @@ class Joint:
         for part, differences in self._differences.items():
             for number, value, changes in differences.found(self._live):
                 if changes is None:
-                    self._given_up[id(value)] = Place(part, number)
+                    self._given_up[id(value)] = value, Place(part, number)
                 else:
                     self._changes[id(value)] = value, changes
             changed = self._changes.keys() | self._given_up.keys()
@@ -440,24 +443,24 @@ class Joint:
                         self._changes[key] = value, found
                     else:
                         self._changes.pop(key, None)
-                        self._given_up[key] = Place(part, number)
+                        self._given_up[key] = value, Place(part, number)
                         is_new = True
 
     def _give_up_unpicklable(self) -> bool:
         """Take objects whose contents cannot be pickled by themselves as new ones; whether there are any."""
         found = False
-        for key, (_, changes) in list(self._changes.items()):
+        for key, (value, changes) in list(self._changes.items()):
             try:
                 objects_used(changes, self._side, "the contents", self._is_there)
             except NotPicklableError:
                 del self._changes[key]
                 if (home := self._home_of(key)) is not None:
-                    self._given_up[key] = Place(*home)
+                    self._given_up[key] = value, Place(*home)
                 found = True
         return found
 
     def _gone(self) -> Iterator[tuple[Place, Opaque]]:
-        for place in self._given_up.values():
+        for _, place in self._given_up.values():
             yield place, self._differences[place.part].given_up(place.number)
 
     def _replaced(self) -> Iterator[tuple[str, Any]]:

@@ -32,10 +32,12 @@ class Watch:
     Attributes:
         written: tells whether it was written to since.
         before: gives its bytes as they were; None where nobody has them any more.
+        address: their content address, where they were read.
     """
 
     written: Callable[[], bool]
     before: Callable[[], bytes | memoryview | None]
+    address: bytes | None = None
 
 
 def watch(memory: bytes | bytearray | memoryview) -> Watch:
@@ -51,7 +53,7 @@ def watch(memory: bytes | bytearray | memoryview) -> Watch:
         before = getattr(source, "before", None)
         return Watch(lambda: _has_own_pages(view), lambda: None if before is None else memoryview(before))
     address = content_address(view)
-    return Watch(lambda: content_address(view) != address, lambda: None)
+    return Watch(lambda: content_address(view) != address, lambda: None, address)
 
 
 class _Buffer(ctypes.Structure):
