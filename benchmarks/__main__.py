@@ -22,6 +22,7 @@ MODULES = (
     "streams",
     "imports",
     "cell",
+    "noticing",
     "keep",
     "pools",
     "mixed",

@@ -5,6 +5,7 @@ import difflib
 import os
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from skyward.wire.arrays import View, extent_of, shared_views
 from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
-from skyward.wire.process_wide import objects_used_by
+from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
 from skyward.wire.sources import ModuleSource, source_bundle
 from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
@@ -64,7 +65,7 @@ class Capture:
     def captured(self) -> Mapping[str, Packed]:
         """By the names of what is in them, the packed values."""
         named = (", ".join(name for root in roots for name in root.names) for roots in self.request.roots)
-        return dict(zip(named, self.values, strict=True))
+        return {names: packed for names, packed in zip(named, self.values, strict=True) if names}
 
     @cached_property
     def pending(self) -> PendingFunction[Any]:
@@ -125,8 +126,7 @@ def capture(
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
-    if is_next:
-        taking.process_wide(code)
+    taking.process_wide(code, with_generators=is_next)
     parts = taking.parts()
     sources = source_bundle([*code.imports, *sorted(taking.local)])
     outputs = code.assigned if code.only is None else code.only
@@ -301,12 +301,17 @@ class _Taking:
         self._values.append(known)
         known.shared = self._shared(kind.__qualname__, kind, whole={key})
 
-    def process_wide(self, code: CellCode) -> None:
-        """Take what the notebook's process has for all, as its random numbers, if the cell may use it."""
-        modules = [str(getattr(each.value, "__module__", None) or "") for each in self._values]
+    def process_wide(self, code: CellCode, *, with_generators: bool) -> None:
+        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers."""
+        modules = [*self.modules.values(), *code.imports]
+        modules += [str(getattr(each.value, "__module__", None) or "") for each in self._values]
         modules += [type(each.value).__module__ for each in self._values]
-        for each in objects_used_by([*self.modules.values(), *code.imports, *modules]):
-            self._values.append(_Value([], each, self._shared("the random numbers", each)))
+        if any(value is warnings for value in self.user_ns.values()):
+            modules.append("warnings")  # its filters are set once, for all code
+        packages = {module.partition(".")[0] for module in modules}
+        generators = generators_used_by(packages) if with_generators else ()
+        for each in (*settings_used_by(packages), *generators):
+            self._values.append(_Value([], each, self._shared(title_of(each), each)))
 
     @property
     def notices(self) -> list[str]:

@@ -3,9 +3,10 @@
 import html
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from skyward.wire.payload import Packed
+from skyward.wire.payload import Addresses, Packed
 from skyward.words import size_text
 
 __all__ = ["SHOWN_FROM", "Entry", "Manifest"]
@@ -16,7 +17,7 @@ SHOWN_FROM = 16 << 20
 type Holds = Callable[[bytes], Collection[int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One captured value.
 
@@ -39,14 +40,19 @@ class Entry:
         """Bytes of the value as it travels."""
         return sum(packed.nbytes for packed in self.packed)
 
+    @cached_property
+    def addresses(self) -> tuple[Addresses, ...]:
+        """The content addresses of the values. To find them takes a look at every byte."""
+        return tuple(packed.addresses() for packed in self.packed)
+
     @property
     def digest(self) -> str:
         """The start of its content address, in hexadecimal; empty for several values."""
-        return self.packed[0].digest.hex()[:12] if len(self.packed) == 1 else ""
+        return self.addresses[0].whole.hex()[:12] if len(self.packed) == 1 else ""
 
     def held_by(self, holds: Holds) -> frozenset[int] | None:
         """Ranks of the nodes that hold every large part of it; None if it is small and travels each time."""
-        keys = [key for packed in self.packed for key in packed.keys]
+        keys = [key for addresses in self.addresses for key in addresses.keys]
         if not keys:
             return None
         return frozenset.intersection(*(frozenset(holds(key)) for key in keys))

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skyward.errors import ProviderMissingError, SpecError, UsageError
@@ -160,16 +162,27 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+_parsing = Lock()
+
+
+@cache
+def _parser(options: tuple[tuple[str, bool, *tuple[str, ...]], ...]) -> _Parser:
+    """A parser of options: of each the target, whether it takes a value, and its flags. To make one takes 1 ms."""
+    parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for target, takes_value, *flags in options:
+        action: dict[str, Any] = {"action": "append"} if takes_value else {"action": "append_const", "const": ""}
+        parser.add_argument(*flags, dest=target, **action)
+    parser.add_argument("words", nargs="*")
+    return parser
+
+
 def _parse(
     words: Sequence[str], options: Sequence[Option], command: str
 ) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
-    parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for option in options:
-        action: dict[str, Any] = {"action": "append"} if option.metavar else {"action": "append_const", "const": ""}
-        parser.add_argument(*option.flags, dest=option.target, **action)
-    parser.add_argument("words", nargs="*")
     try:
-        found, left = parser.parse_known_intermixed_args(list(words))
+        with _parsing:  # a parser changes itself while it parses
+            parser = _parser(tuple((option.target, bool(option.metavar), *option.flags) for option in options))
+            found, left = parser.parse_known_intermixed_args(list(words))
     except argparse.ArgumentError as error:
         raise _no_value(error.argument_name or "", options) from None
     for word in left:

@@ -364,12 +364,12 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
         return []
     names = _listed(list(nodes))
     ranks = sorted({rank for each in nodes.values() for rank in each})
-    first = next(iter(nodes))
-    return [
-        f"{names} changed on {nodes_text(ranks)}, each run in a copy of its own; here "
-        f"{'it is' if len(nodes) == 1 else 'they are'} as before. Assign the value in the cell to have the list of "
-        f"all copies: `{first} = {first}`."
-    ]
+    variables = [name for name in nodes if name.isidentifier()]  # others are settings, called what they are
+    here = "it is" if len(nodes) == len(variables) == 1 else "they are"
+    told = f"{names} changed on {nodes_text(ranks)}, each run in a copy of its own; here {here} as before."
+    if variables:
+        told += f" Assign the value in the cell to have the list of all copies: `{variables[0]} = {variables[0]}`."
+    return [told]
 
 
 def _surroundings(results: Sequence[CellResult]) -> list[str]:

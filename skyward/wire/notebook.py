@@ -438,7 +438,6 @@ def _with_cause(error: BaseException, cause: BaseException, is_context: bool) ->
 
 
 def _process_wide(name: str) -> Any:
-    importlib.import_module(name)
     found = object_named(name)
     return type(found)() if _side.get().is_trial else found
 

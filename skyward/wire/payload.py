@@ -9,7 +9,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skyward.errors import NotPicklableError
 from skyward.kept import noted, noting
@@ -24,7 +24,7 @@ from skyward.wire.pickler import Pickler
 if TYPE_CHECKING:
     from skyward.kept import Kept
 
-__all__ = ["Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
+__all__ = ["Addresses", "Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
 
 type Buffer = bytes | bytearray | memoryview
 type Fetch = Callable[[Blob], Buffer]
@@ -58,6 +58,18 @@ class Outgoing:
         return sum(map(len, inline)) + sum(view.nbytes for view in self.blobs.values())
 
 
+class Addresses(NamedTuple):
+    """Content addresses, of 32 bytes each.
+
+    Attributes:
+        whole: of all of the value.
+        keys: of the parts that travel as blobs of their own.
+    """
+
+    whole: bytes
+    keys: tuple[bytes, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
     """One pickled value with a content address of its own.
@@ -80,17 +92,14 @@ class Packed:
         """Bytes of the value as it travels."""
         return sum(memoryview(part).nbytes for part in (self.data, *self.buffers))
 
-    @property
-    def digest(self) -> bytes:
-        """Content address of the whole value, 32 bytes."""
-        parts = [content_address(memoryview(part).cast("B")) for part in (self.data, *self.buffers)]
-        return parts[0] if len(parts) == 1 else content_address(memoryview(b"".join(parts)))
-
-    @property
-    def keys(self) -> tuple[bytes, ...]:
-        """Content addresses of the parts that travel as blobs of their own."""
+    def addresses(self) -> "Addresses":
+        """Return the content addresses of the value and of its parts, as it is now."""
         views = [memoryview(part).cast("B") for part in (self.data, *self.buffers)]
-        return tuple(content_address(view) for view in views if view.nbytes > INLINE_LIMIT)
+        parts = [content_address(view) for view in views]
+        whole = parts[0] if len(parts) == 1 else content_address(memoryview(b"".join(parts)))
+        return Addresses(
+            whole, tuple(part for part, view in zip(parts, views, strict=True) if view.nbytes > INLINE_LIMIT)
+        )
 
     def unpack(self) -> Any:
         """The value."""

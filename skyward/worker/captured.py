@@ -17,7 +17,7 @@ from skyward.wire.arrays import is_array
 from skyward.wire.contents import is_fixed, parts_of
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
-from skyward.wire.process_wide import name_of, state_test
+from skyward.wire.process_wide import name_of, state_test, title_of
 from skyward.wire.stateless import OF_CLASSES
 from skyward.worker.written import Watch, address_of, watch
 
@@ -76,9 +76,10 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the values; of a class without a name, its own."""
+        """The names of the values; of a class without a name, its own, and what settings are called."""
         named = [name for root in self.roots for name in root.names]
-        return tuple(named) or tuple(value.__qualname__ for value in self.values if isinstance(value, type))
+        own = (value.__qualname__ if isinstance(value, type) else title_of(value) for value in self.values)
+        return tuple(named) or tuple(filter(None, own))
 
     def open(self, side: Side) -> None:
         """Unpack the values, and note how they are."""
