@@ -368,7 +368,7 @@ def is_array_overwritten(value: Any, change: Change) -> bool:
         if value.shape != shape or value.dtype != new.dtype:
             return False  # it cannot be put in
         there = value[_mask(packed, value)]
-        return there.tobytes() != new.tobytes() and _digest(there) != change.before
+        return bool(there.tobytes() != new.tobytes() and _digest(there) != change.before)
     if type(change.before) is Opaque and change.before.digest is not None and is_array(value):
         return _digest(value) != change.before.digest
     return False
