@@ -163,7 +163,7 @@ def capture(
     originals = Originals(
         [part.shared.memo for part in parts],
         [{name: each.value for each in part.values for name in each.names} for part in parts],
-        {name: user_ns[name] for name in code.deletes if name in user_ns},
+        {name: user_ns[name] for name in (*taking.known, *code.deletes) if name in user_ns},
     )
     notices = (*taking.notices, *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
@@ -312,6 +312,12 @@ class _Taking:
         generators = generators_used_by(packages) if with_generators else ()
         for each in (*settings_used_by(packages), *generators):
             self._values.append(_Value([], each, self._shared(title_of(each), each)))
+
+    @property
+    def known(self) -> Iterator[str]:
+        """The names that the cell has."""
+        yield from self._taken
+        yield from self.modules
 
     @property
     def notices(self) -> list[str]:

@@ -25,6 +25,7 @@ from skyward.wire.contents import (
     remove_attribute,
     set_attribute,
 )
+from skyward.wire.process_wide import state_of
 
 __all__ = [
     "Change",
@@ -100,25 +101,21 @@ class Comparison:
 
     Args:
         part: the number of the part.
-        now: the objects by their numbers.
-        before: the objects as they came, by the same numbers.
-        prints: digests of values that are compared in no other way.
-
-    Attributes:
         numbers: by identity, the numbers of the objects as they are.
         before: the same of those as they came.
+        prints: digests of values that are compared in no other way.
     """
 
     def __init__(
         self,
         part: int,
-        now: Mapping[int, Any],
-        before: Mapping[int, Any],
+        numbers: Mapping[int, int],
+        before: Mapping[int, int],
         prints: Prints,
     ) -> None:
         self._part = part
-        self.numbers = {id(each): number for number, each in now.items()}
-        self.before = {id(each): number for number, each in before.items()}
+        self._numbers = numbers
+        self._before = before
         self._prints = prints
 
     def same(self, one: Any, other: Any) -> bool:
@@ -130,9 +127,9 @@ class Comparison:
             return kind is type(other) and bool(one == other)
         if kind in _NUMBERS:
             return kind is type(other) and _is_same_number(one, other)
-        number = self.numbers.get(id(one))
-        if number is not None or id(other) in self.before:
-            return number == self.before.get(id(other))
+        number = self._numbers.get(id(one))
+        if number is not None or id(other) in self._before:
+            return number == self._before.get(id(other))
         if kind is not type(other):
             return False
         if kind is tuple or kind is list:
@@ -156,6 +153,8 @@ class Comparison:
         one, other = contents_of(now), contents_of(before)
         if one is None or other is None:
             return one is other and self._is_alike(now, before)
+        if one.form == "process":
+            return self.same(one.parts, state_of(before))
         if one.form != other.form:
             return False
         if one.form == "set":
@@ -195,7 +194,7 @@ class Comparison:
         kind = type(value)
         if kind in _BY_VALUE or kind in _NUMBERS:
             return value
-        number = self.before.get(id(value))
+        number = self._before.get(id(value))
         if number is not None:
             return Place(self._part, number)
         if kind is tuple or kind is list:
@@ -215,7 +214,7 @@ class Comparison:
     def _same_pairs(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
         if len(one) != len(other):
             return False
-        same, numbers, before = self.same, self.numbers, self.before
+        same, numbers, before = self.same, self._numbers, self._before
         for (key, value), (key2, value2) in zip(one.items(), other.items(), strict=True):
             if key is not key2 and not same(key, key2):
                 return False
@@ -228,7 +227,7 @@ class Comparison:
     def _same_items(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
         if len(one) != len(other):
             return False
-        same, numbers, before = self.same, self.numbers, self.before
+        same, numbers, before = self.same, self._numbers, self._before
         for value, value2 in zip(one, other, strict=True):
             number = numbers.get(id(value))
             if (number is None or number != before.get(id(value2))) and not same(value, value2):
@@ -238,8 +237,8 @@ class Comparison:
     def _same_members(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
         if len(one) != len(other):
             return False
-        first = [(type(each), each) if is_plain(each) else self.numbers.get(id(each)) for each in one]
-        second = [(type(each), each) if is_plain(each) else self.before.get(id(each)) for each in other]
+        first = [(type(each), each) if is_plain(each) else self._numbers.get(id(each)) for each in one]
+        second = [(type(each), each) if is_plain(each) else self._before.get(id(each)) for each in other]
         if None not in first and None not in second:
             return set(first) == set(second)
         left = list(other)
@@ -341,9 +340,10 @@ class Likeness:
 def number_to_compare(numbers: Mapping[int, int], value: Any) -> int | None:
     """Return the number that stands for `value` in a digest of what refers to it; None if it does so itself.
 
-    A constructor may have copied a list that it was given: then it is no object that both ends have.
+    A constructor may have copied a list that it was given: then both ends do not have that. An array may belong to what
+    refers to it.
     """
-    return None if type(value) in _COPIED or is_fixed(value) else numbers.get(id(value))
+    return None if type(value) in _COPIED or is_array(value) or is_fixed(value) else numbers.get(id(value))
 
 
 def put_change(value: Any, change: Change, likeness: Likeness) -> bool:

@@ -30,6 +30,7 @@ from skyward.shelf import stand_in
 from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
 from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
 from skyward.wire.exceptions import Parts, parts_of_exception, refill_exception, restore_exception
+from skyward.wire.library_settings import LibrarySettings
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
@@ -453,7 +454,7 @@ def _is_ordinary(kind: type) -> bool:
         and not any(hasattr(kind, name) for name in _OWN_WAYS)
         and not _slots_of(kind)
         and kind not in cloudpickle.Pickler.dispatch_table
-        and not issubclass(kind, (*_NAMED, *_WEAK, *_WRAPPERS, Kept))
+        and not issubclass(kind, (*_NAMED, *_WEAK, *_WRAPPERS, Kept, LibrarySettings))
     )
 
 

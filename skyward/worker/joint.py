@@ -16,6 +16,7 @@ from skyward.wire.arrays import View, arrays_owned_by, extent_of, is_array, is_i
 from skyward.wire.changes import Change, Comparison, Opaque, Place, array_change, has_own_hash, number_to_compare
 from skyward.wire.contents import (
     all_attributes,
+    attributes_in,
     contents_of,
     is_fixed,
     is_plain,
@@ -181,8 +182,11 @@ class Differences:
         fresh = changed.part.reopened(side)
         self._before: Mapping[int, Any] = {} if fresh is None else fresh.objects()
         self._other = side if fresh is None or fresh.other is None else fresh.other
-        self._comparison = Comparison(changed.number, objects.numbered, self._before, self)
-        self.numbers = self._comparison.numbers
+        self.numbers = {id(each): number for number, each in objects.numbered.items()}
+        self._names = _without(self.numbers, objects.private)
+        numbers_before = {id(each): number for number, each in self._before.items()}
+        self._names_before = _without(numbers_before, set() if fresh is None else Objects(fresh).private)
+        self._comparison = Comparison(changed.number, self._names, self._names_before, self)
 
     def found(self, live: Collection[int]) -> Iterator[tuple[int, Any, tuple[Change, ...] | None]]:
         """The objects that have changed, with their numbers and changes; None where no other can take these over."""
@@ -200,6 +204,18 @@ class Differences:
                 continue  # it came in another part
             changes = self._of(number, value)
             if changes != ():
+                yield number, value, changes
+
+    def uncertain(self, live: Collection[int]) -> Iterator[tuple[int, Any, tuple[Change, ...]]]:
+        """The objects that are compared by what they say of themselves, as if all had changed.
+
+        The part has changed, and no object of it seems to have: a change must not be lost.
+        """
+        for number, value in self._objects.numbered.items():
+            key, kind = id(value), type(value)
+            if kind in _CONTAINERS or is_array(value) or attributes_in(value) is not None or isinstance(value, type):
+                continue
+            if key in live and not is_fixed(value) and self._is_open(value) and (changes := self.whole(number, value)):
                 yield number, value, changes
 
     def _is_open(self, value: Any) -> bool:
@@ -272,15 +288,15 @@ class Differences:
 
     def now(self, value: Any) -> bytes | None:
         """Return a digest of a value as it is."""
-        return digest_of(value, self._side, partial(_number_in, self.numbers), self._name_of_bytes)
+        return digest_of(value, self._side, partial(_number_in, self._names), self._name_of_bytes)
 
     def before(self, value: Any) -> bytes | None:
         """Return a digest of a value as it came, to compare with others of `now`."""
-        return digest_of(value, self._other, partial(_number_in, self._comparison.before), self._name_of_bytes)
+        return digest_of(value, self._other, partial(_number_in, self._names_before), self._name_of_bytes)
 
     def as_sent(self, value: Any) -> bytes | None:
         """Return a digest of a value as it came, to compare with one in the notebook."""
-        return digest_of(value, self._other, partial(number_to_compare, self._comparison.before), self._bytes_before)
+        return digest_of(value, self._other, partial(number_to_compare, self._names_before), self._bytes_before)
 
     def _name_of_bytes(self, view: memoryview) -> bytes | memoryview | None:
         """What stands for the bytes of a buffer; None if they were written to."""
@@ -307,6 +323,10 @@ def _inside(value: Any) -> Any:
         return tuple(parts)
     contents = contents_of(value)
     return value.__reduce_ex__(5) if contents is None else contents.parts
+
+
+def _without(numbers: Mapping[int, int], private: Collection[int]) -> Mapping[int, int]:
+    return {key: number for key, number in numbers.items() if key not in private} if private else numbers
 
 
 def _number_in(numbers: Mapping[int, int], value: Any) -> int | None:
@@ -419,7 +439,8 @@ class Joint:
 
     def _find_changes(self) -> None:
         for part, differences in self._differences.items():
-            for number, value, changes in differences.found(self._live):
+            found = list(differences.found(self._live))
+            for number, value, changes in found or differences.uncertain(self._live):
                 if changes is None:
                     self._given_up[id(value)] = value, Place(part, number)
                 else:
