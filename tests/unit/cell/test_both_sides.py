@@ -12,8 +12,12 @@ import pandas as pd  # type: ignore[import-untyped]  # it has no types of its ow
 import pytest
 
 from skyward.wire.contents import contents_of, put_contents
+from skyward.wire.messages import Blob
+from skyward.wire.payload import decode, encode
+from skyward.worker.blobs import BlobStore
 from skyward_jupyter.present import presented
-from tests.unit.cell.conftest import Notebook
+from skyward_jupyter.results import apply_result
+from tests.unit.cell.conftest import Notebook, travel
 
 pytestmark = [
     pytest.mark.unit,
@@ -143,9 +147,6 @@ def test_elements_of_one_array(notebook: Notebook, size: int) -> None:
     notebook.names["a"] = np.zeros(size, "f4")
     half = size // 2
     first, second = (notebook.take(f"a[{part}] += {n}") for n, part in ((1, f":{half}"), (2, f"{half}:")))
-    from skyward_jupyter.results import apply_result
-    from tests.unit.cell.conftest import travel
-
     results = [travel(sent.pending.fn(*travel(sent.pending.args))) for sent in (first, second)]
     for sent, result in zip((first, second), results, strict=True):
         notebook.notices += apply_result(result, notebook.names, sent.originals).notices
@@ -346,3 +347,27 @@ def _frames(error: BaseException | None) -> Iterator[Any]:
             yield step.tb_frame
             step = step.tb_next
         error = error.__cause__
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="a second map of a file would keep a descriptor")
+def test_elements_of_a_large_array_that_is_mapped(notebook: Notebook) -> None:
+    store = BlobStore()
+
+    def mapped(value: Any) -> Any:
+        sent = encode(value)
+
+        def fetch(blob: Blob) -> memoryview:
+            room = store.reserve(blob.size)
+            room.write(sent.blobs[blob.key], 0)
+            return room.read()
+
+        return decode(sent.payload, fetch)
+
+    notebook.names |= {"a": np.zeros(2_000_000), "part": None}
+    notebook.names["part"] = notebook["a"][1::2]
+    cell = notebook.take("a[:1000] = 1; part[-1] = 2")
+    result = travel(cell.pending.fn(*mapped(cell.pending.args)))
+    notebook["a"][1000:2000] = 3
+    assert apply_result(result, notebook.names, cell.originals).notices == []
+    assert np.flatnonzero(notebook["a"]).tolist() == [*range(2000), 1_999_999]
+    assert notebook["part"][-1] == 2
