@@ -9,18 +9,20 @@ real pool are. What the simulation itself takes is not in the figures.
 import json
 import threading
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import Mock
 
 from skyward.control.costing import Terms
 from skyward.control.origin import Origin
 from skyward.control.record import TaskRecord
 from skyward.control.snapshot import PoolReport, PoolSnapshot
 from skyward.control.viewing import view
-from skyward.control.work import Work
+from skyward.control.work import TaskFuture, Work
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Scenario, one_group
 from skyward.simulator.workload import Spread, Task
+from skyward.wire.code import PreparedCode
+from skyward.wire.payload import encode as encode_value
 from skyward_kernel.projection import changes, encode, project
 from skyward_kernel.publisher import Publisher
 
@@ -80,21 +82,12 @@ class Pool:
 
 
 def _work(number: int, cell: Origin) -> Work:
-    """As much of a task as is shown."""
-    now = time.monotonic()
-    shown = SimpleNamespace(
-        task=number,
-        code=SimpleNamespace(name="run_cell"),
-        origin=cell,
-        nodes=[0],
-        queued_at=now,
-        sent_at=now,
-        ended_at=None,
-        seconds=None,
-        yielded=0,
-        terms=Terms(hourly_price=PRICE, slots=SLOTS),
-    )
-    return cast("Work", shown)
+    """A task that runs."""
+    nothing = encode_value(None)
+    work = Work(PreparedCode(b"", nothing, "run_cell"), nothing, TaskFuture(), Mock(), origin=cell)
+    work.task, work.nodes, work.terms = number, [0], Terms(hourly_price=PRICE, slots=SLOTS)
+    work.sent_at = work.queued_at
+    return work
 
 
 class Pools:

@@ -12,20 +12,21 @@ from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
 
 from skyward import limits
 from skyward.collections.base import refuse_standalone
 from skyward.collections.opener import Opener, Shared
 from skyward.config.pools import configured
 from skyward.console import ConsoleSink
-from skyward.control import background
+from skyward.control import background, stopping
 from skyward.control.decisions import DecisionEvent
 from skyward.control.forked import is_forked, refuse_forked
 from skyward.control.group_stream import GroupStream
 from skyward.control.pool import Pool
 from skyward.control.run import Run
 from skyward.control.snapshot import PoolReport, PoolSnapshot
+from skyward.control.stopping import stop_all
 from skyward.control.work import Sink, TaskFuture
 from skyward.dispatch import Dispatcher
 from skyward.errors import (
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Compute", "On"]
 
-_INTERRUPT_GRACE = 1.5
 _numbers = itertools.count(1)
 _outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
 """What was in scope around each `with` block of a pool."""
@@ -319,7 +319,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
     def snapshot(self) -> PoolSnapshot:
         """The pool as it is now: its nodes, how many tasks wait, run and have ended, and what it costs."""
         pool = self._pool
-        if pool is None or pool.state in ("idle", "requesting"):
+        if pool is None or not pool.is_known:
             wanted = [specs[0].nodes for specs in self._groups.values()]
             least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
             return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
@@ -333,7 +333,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             tasks: how many tasks that run or wait to list at most.
         """
         pool = self._pool
-        if pool is None or pool.state in ("idle", "requesting"):
+        if pool is None or not pool.is_known:
             return PoolReport(self.snapshot())
         record = pool.task_record
 
@@ -410,42 +410,38 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self.start(pending, runs=runs)
+            self.start(pending, runs=runs, waits=True)
             if runs[0].is_stream:
                 return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
             with self._shown():
-                return runs[0].future.result()  # type: ignore[no-any-return]
+                return runs[0].future.take()  # type: ignore[no-any-return]
 
     def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
         """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
             self.start(pending, runs=runs)
-            if not runs[0].is_stream:
-                return runs[0].future
-            ready: TaskFuture[Any] = TaskFuture()
-            ready.set_result(runs[0].items())
-            return ready
+            return runs[0].given()
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
         """`@`: run on every node; the results in the order of ranks."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs)
+            self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs, waits=True)
             with self._shown():
-                return runs[0].future.result()  # type: ignore[no-any-return]
+                return runs[0].future.take()  # type: ignore[no-any-return]
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
         """A group under `>>`: its results as a tuple, or an iterator over them with `stream=True`."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
-            self._start_group(group, runs)
+            self._start_group(group, runs, waits=True)
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
-                return tuple([run.items() if run.is_stream else run.future.result() for run in runs])
+                return tuple([run.items() if run.is_stream else run.future.take() for run in runs])
 
     def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
         """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
@@ -487,11 +483,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         runs: list[Run[Any]] = []
         results: list[Any] = []
         with self._stopping(runs):
-            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs)
+            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs, waits=True)
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
                     try:
-                        result = run.future.result()
+                        result = run.future.take()
                     except BaseException as error:
                         del run  # see `_stopping`
                         if isinstance(error, Exception):
@@ -507,6 +503,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         on: On = "one",
         sink: Sink | None = None,
         runs: list[Run[Any]] | None = None,
+        waits: bool = False,
     ) -> Run[Any]:
         """Send a task, and return at once with what follows it.
 
@@ -514,6 +511,9 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             on: where to run. On "one" free node, the "head", or the node of a rank: one result. On "all" nodes, those
                 of a list or range of ranks, or those of a group, by its name: a list of results, by rank.
             runs: takes the run before the task is sent, so that a caller who is interrupted meanwhile can stop it.
+            waits: whether the caller waits until the task is over, before anybody changes what goes along. Otherwise
+                memory that can be written to is copied, as the task is to see it as it is now; that of a generator
+                function always is.
 
         Raises:
             OperatorError: it is no call of a `@sky.function`.
@@ -531,18 +531,19 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                     "A generator function streams from one node, so it cannot be broadcast with `@`; "
                     "use `>>`, or return a list."
                 )
-            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target)
+            dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target, waits=waits)
         else:
-            dispatcher.start([pending], sink or ConsoleSink(), target, runs)
+            dispatcher.start([pending], sink or ConsoleSink(), target, runs, waits=waits)
         return runs[-1]
 
-    def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]]) -> None:
+    def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]], *, waits: bool = False) -> None:
         if not isinstance(group, PendingFunctionGroup):
             raise OperatorError(f"A group is made with `sky.gather(f(1), f(2))`, but got {described(group)}.")
         items = list(group)
         if group.timeout is not None:
             items = [item if item.timeout is not None else item.with_timeout(group.timeout) for item in items]
-        self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout)
+        waits = waits and not group.stream
+        self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout, waits=waits)
 
     @contextmanager
     def _stopping(self, runs: list[Run[Any]]) -> Iterator[None]:
@@ -558,9 +559,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_stop(runs)) from None
         except BaseException:
-            for run in runs:
-                run.cancel()
-                del run
+            stop_all(runs)
             raise
         finally:
             runs.clear()
@@ -571,7 +570,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
 
     def _look(self) -> PoolSnapshot | None:
         pool = self._pool
-        return None if pool is None or pool.state in ("idle", "requesting") else pool.snapshot()
+        return None if pool is None or not pool.is_known else pool.snapshot()
 
     def _dispatcher(self) -> Dispatcher:
         self._ready()
@@ -588,6 +587,15 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return self._pool
 
     if not TYPE_CHECKING:  # the type checkers would take every name for an attribute
+
+        async def __aenter__(self) -> NoReturn:
+            raise UsageError(
+                "A pool is no asynchronous context: write `with sky.Compute(...) as pool:`, also in a coroutine, which "
+                "can wait for its tasks with `await (f(x) > pool)`."
+            )
+
+        async def __aexit__(self, *_: object) -> None:
+            """See `__aenter__`."""
 
         def __getattr__(self, name: str) -> object:
             instead = OF_A_POOL.get(name)
@@ -607,9 +615,12 @@ def _check_call(pending: object) -> None:
 
 def _stop(runs: Sequence[Run[Any]]) -> str:
     """Stop what has not ended, wait a little for the nodes to say that it has, and return what was done."""
-    running = [run for run in runs if run.cancel()]
-    with contextlib.suppress(KeyboardInterrupt):
-        wait([run.future for run in running], _INTERRUPT_GRACE)
+    asked = stop_all(runs)
+    try:
+        running = asked.result()
+        wait([run.future for run in running], stopping.GRACE)
+    except KeyboardInterrupt:
+        running = [run for run in runs if not run.future.done() or run.future.cancelled()]
     if not running and any(run.nodes for run in runs):
         return "the work had ended"
     if waiting := _ranks(run for run in running if not run.future.done()):

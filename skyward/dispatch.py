@@ -1,5 +1,6 @@
 """From pending functions to tasks on the loop: pickling on the calling thread, futures for what comes back."""
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from skyward.control.inputs import Inputs
 from skyward.control.origin import current_origin
 from skyward.control.pool import Pool
 from skyward.control.run import Run, follow
+from skyward.control.stopping import stop_all
 from skyward.control.streams import Feeder, StreamBuffer, feeder
 from skyward.control.work import BroadcastWork, Sink, TaskFuture, Work
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError
@@ -39,32 +41,38 @@ class Dispatcher:
         target: int | None,
         runs: list[Run[Any]],
         within: float | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
         """Send tasks, in order. A function that occurs several times is pickled once.
 
         Those that have not ended `within` so many seconds are stopped, wherever they are.
 
         Args:
+            waits: see `Compute.start`.
             runs: what follows the tasks is added to it before any of them is sent.
 
         Raises:
             PayloadError: one cannot travel; none was sent.
         """
         codes: dict[int, PreparedCode] = {}
-        works = [self._work(pending, sink, codes) for pending in pendings]
+        works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
+        for work in works:
+            work.target = target
         runs += [follow(self._pool, work) for work in works]
-        background.call_soon(self._pool.submit, works, target)
+        background.call_soon(self._pool.submit, works)
         if within is not None and works:
             background.call_soon(self._pool.limit, works, within)
 
-    def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode]) -> Work:
+    def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
         function = pending.fn
+        streams = is_generator(function)
+        as_is = waits and not streams  # whose caller goes on between its elements
         code = codes.get(id(function))
         if code is None:
-            code = codes[id(function)] = prepare_code(function)
+            code = codes[id(function)] = prepare_code(function, as_is=as_is)
         args, kwargs, feeders = _split_streams(function, pending.args, pending.kwargs)
-        call, takes = _encode_call(args, kwargs, code.name)
-        streams = is_generator(function)
+        call, takes = _encode_call(args, kwargs, code.name, as_is=as_is)
         timeout = pending.timeout
         if timeout is None and not streams:
             timeout = self._options.default_compute_timeout
@@ -90,10 +98,19 @@ class Dispatcher:
             grace=pending.grace,
         )
 
-    def broadcast(self, pending: PendingFunction[Any], sink: Sink, runs: list[Run[Any]], where: Several) -> None:
+    def broadcast(
+        self,
+        pending: PendingFunction[Any],
+        sink: Sink,
+        runs: list[Run[Any]],
+        where: Several,
+        *,
+        waits: bool = False,
+    ) -> None:
         """Send a task to several nodes.
 
         Args:
+            waits: see `Compute.start`.
             runs: what follows the broadcast is added to it before any task is sent.
 
         Raises:
@@ -101,7 +118,7 @@ class Dispatcher:
         """
         if stream_parameters(pending.fn):
             raise SpecError("An iterator cannot be broadcast: every node would take its own elements. Pass a list.")
-        template = self._work(pending, sink, {})
+        template = self._work(pending, sink, {}, waits=waits)
         pool = self._pool
         future: TaskFuture[list[Any]] = TaskFuture()
         members: dict[int, Work] = {}
@@ -138,40 +155,47 @@ class Dispatcher:
         background.call_soon(pool.broadcast, broadcast)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
-        """A future of the results of `runs`; ends at the first error, which stops the others."""
+        """A future of what `runs` give; ends at the first error, which stops the others. Streams are not waited for."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
         future.name = "a group"
-        future.members = tuple(run.future for run in runs)
+        given = [run.given() for run in runs]
+        future.members = tuple(given)
         runs = list(runs)
-        left = len(runs)
+        left = sum(not run.is_stream for run in runs)
+        counting = threading.Lock()
 
         def stop() -> None:
-            for run in tuple(runs):  # `one_done` clears the list from another thread
-                run.cancel()
+            stop_all(runs)
+
+        def end() -> None:
+            stop()
+            runs.clear()  # their callbacks keep these lists, and so what their errors keep
+            given.clear()
 
         def one_done(ended: Future[Any]) -> None:
             nonlocal left
-            left -= 1
+            with counting:
+                left -= 1
+                is_last = not left
             if future.done():
                 return
             if ended.cancelled():
                 future.end_cancelled("The group was cancelled.")
-                stop()
-                runs.clear()  # their callbacks keep this list, and so what their errors keep
+                end()
             elif (error := Future.exception(ended)) is not None:
                 future.set_exception(error)
-                stop()
-                runs.clear()
-            elif not left:
-                future.set_result(_Results([run.future for run in runs], tuple))  # type: ignore[arg-type]  # decoded later
+                end()
+            elif is_last:
+                future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
 
         future.stop_with(stop)
-        future.parts = lambda: [run.future for run in runs]
+        future.parts = lambda: tuple(given)
         future.runs_while(lambda: any(run.future.running() for run in tuple(runs)))
-        if not runs:
-            future.set_result(())
+        if not left:
+            future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
         for run in tuple(runs):
-            run.future.when_over(one_done)
+            if not run.is_stream:
+                run.future.when_over(one_done)
         return future
 
 
@@ -202,11 +226,13 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
 
 
-def _encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[Outgoing, tuple[Future[Any], ...]]:
+def _encode_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], name: str, *, as_is: bool
+) -> tuple[Outgoing, tuple[Future[Any], ...]]:
     """The arguments ready to send, and the futures whose values are to be put in the places of markers in them."""
     if not any(map(may_hold_futures, (*args, *kwargs.values()))):
         try:
-            return encode_call(args, kwargs, name), ()
+            return encode_call(args, kwargs, name, as_is=as_is), ()
         except NotPicklableError:
             taken = Taken()
             placed, named = taken.replace(args, kwargs)
@@ -215,7 +241,7 @@ def _encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tu
     else:
         taken = Taken()
         placed, named = taken.replace(args, kwargs)
-    return encode_call(placed, named, name), tuple(taken.futures)
+    return encode_call(placed, named, name, as_is=as_is), tuple(taken.futures)
 
 
 def _error(work: Work) -> BaseException | None:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
+from cloudpickle import cloudpickle as inner
+
 from skyward.errors import KeptElsewhereError, KeptLostError, UsageError
 from skyward.shelf import KeptInfo, shelf, the_shelf
 from skyward.words import nodes_text, size_text
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from skyward.pending import PendingFunction
     from skyward.wire.payload import Packed
 
-__all__ = ["Kept", "Owner", "forget", "kept_value", "note", "noted", "noting", "open_with"]
+__all__ = ["Kept", "Owner", "call", "forget", "kept_value", "note", "noted", "noting", "open_with", "renew"]
 
 
 class Owner(Protocol):
@@ -73,6 +75,14 @@ def forget(keys: Iterable[str]) -> None:
     with _lock:
         for key in keys:
             _entries.pop(key, None)
+
+
+def renew(infos: Iterable[KeptInfo]) -> None:
+    """Note what nodes tell anew of values that they keep."""
+    with _lock:
+        for info in infos:
+            if (known := _entries.get(info.key)) is not None:
+                known[0].info = info
 
 
 def _part(key: str, name: str) -> _Part:
@@ -137,10 +147,14 @@ class Kept[T]:
     more, the node forgets the value.
     """
 
-    __slots__ = ("__weakref__", "_parts")
+    __slots__ = ("__weakref__", "_expression", "_parts")
+
+    _parts: tuple[_Part, ...]
+    _expression: str
 
     def __init__(self, parts: tuple[_Part, ...]) -> None:
-        self._parts = parts
+        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "_expression", "")
 
     @classmethod
     def of(cls, keys: Iterable[str], name: str) -> "Kept[T]":
@@ -182,7 +196,7 @@ class Kept[T]:
     @property
     def name(self) -> str:
         """What it is called."""
-        return self.entries[0].name
+        return self._expression or self.entries[0].name
 
     @property
     def kind(self) -> str:
@@ -243,9 +257,12 @@ class Kept[T]:
             if entry.lost:
                 raise KeptLostError(f"{entry.name} is not kept any more: {entry.lost}. Run what made it again.")
         copies = []
+        known = tuple(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
         for part in self._parts:
             assert part.owner is not None  # as it is not lost
-            whole = part.owner.run_for_kept(PendingFunction(_fetch, ((part.entry.key,), self.name)), part.entry.node)
+            whole = part.owner.run_for_kept(
+                PendingFunction(_fetch, ((part.entry.key,), self.name, known)), part.entry.node
+            )
             copies.append(whole.unpack() if _opener is None else _opener(whole))
         return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # of several, a list
 
@@ -275,7 +292,7 @@ class Kept[T]:
         rest = f"; what {nodes_text(gone)} kept is lost" if gone else ""
         return f"<Kept {what}, on {nodes_text(self.nodes)} of pool {self.pool!r}, {stays}{rest}>"
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         if self.lost:
             raise KeptLostError(f"{self.name} is not kept any more: {self.lost}. Run what made it again.")
         raise KeptElsewhereError(
@@ -283,10 +300,28 @@ class Kept[T]:
             f"with `{self.name}.fetch()`."
         )
 
-    __call__ = __getitem__ = __setitem__ = __iter__ = __len__ = __contains__ = _refuse
+    __call__ = __getitem__ = __setitem__ = __delitem__ = __iter__ = __next__ = __reversed__ = _refuse
+    __len__ = __contains__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = __round__ = __array__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __abs__ = __invert__ = _refuse
+    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = __floordiv__ = __mod__ = __divmod__ = __pow__ = _refuse
+    __radd__ = __rsub__ = __rmul__ = __rmatmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rdivmod__ = _refuse
+    __rpow__ = __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _refuse
+    __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _refuse
+    __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse
 
-    def __bool__(self) -> bool:
-        return True
+    def __eq__(self, other: object) -> bool:
+        return self is other if isinstance(other, Kept) else self._refuse()
+
+    __hash__ = object.__hash__
+
+    def __format__(self, spec: str) -> str:
+        return self._refuse() if spec else repr(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._refuse()
+
+    def __delattr__(self, name: str) -> None:
+        self._refuse()
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith(("__", "_repr_", "_ipython_")):  # asked by machinery, not by the user
@@ -294,6 +329,11 @@ class Kept[T]:
         self._refuse()
 
 
-def _fetch(keys: tuple[str, ...], name: str) -> Any:
-    """Return a copy of a value that this node keeps, as it travels."""
-    return shelf().pack(keys, name)
+def call(handle: Kept[Any], expression: str) -> None:
+    """Let a handle go by the expression that stands for it, where that is not the name of the value."""
+    object.__setattr__(handle, "_expression", expression)
+
+
+def _fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:
+    """Return a copy of a value that this node keeps, as it travels to where the classes of the ids `known` are."""
+    return shelf().pack(keys, name, known)

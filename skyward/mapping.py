@@ -1,11 +1,11 @@
 """`pool.map`: its calls, several in one task where that is wanted, and errors that name their item."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from skyward.errors import OperatorError, SpecError
 from skyward.function import PendingFunction, SkyFunction
-from skyward.signature import is_coroutine, is_generator, stream_parameters
+from skyward.signature import is_generator, stream_parameters
 from skyward.values import shown, whole
 
 __all__ = ["Chunk", "calls_of_map", "note_items"]
@@ -27,23 +27,26 @@ class Chunk:
             first: place in the map of the first item.
             calls: the arguments of each call, the item last.
         """
-        return self._await(first, calls) if is_coroutine(self.fn) else self._call(first, calls)
-
-    def _call(self, first: int, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        results = []
-        for index, args in enumerate(calls, first):
+        results: list[Any] = []
+        for place, args in enumerate(calls):
             try:
-                results.append(self.fn(*args))
+                result = self.fn(*args)
             except Exception as error:
-                _note(error, index, args[-1])
+                _note(error, first + place, args[-1])
                 raise
+            if isinstance(result, Coroutine):
+                return self._go_on(first + place, calls[place:], results, result)
+            results.append(result)
         return results
 
-    async def _await(self, first: int, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        results = []
+    async def _go_on(
+        self, first: int, calls: Sequence[tuple[Any, ...]], results: list[Any], begun: Coroutine[Any, Any, Any] | None
+    ) -> list[Any]:
+        """Await the coroutine that the first of these calls has returned, and do the others."""
         for index, args in enumerate(calls, first):
             try:
-                results.append(await self.fn(*args))
+                result, begun = self.fn(*args) if begun is None else begun, None
+                results.append(await result if isinstance(result, Coroutine) else result)
             except Exception as error:
                 _note(error, index, args[-1])
                 raise

@@ -4,7 +4,7 @@ They are not pickled, so they may be anything: connections, locks, tensors on a 
 keys; the client has handles of them (`skyward.kept`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from skyward.kept import Kept
     from skyward.wire.payload import Packed
 
-__all__ = ["KEEP_FOR", "KeptInfo", "Shelf", "Surroundings", "keep", "set_shelf", "shelf", "stand_in", "the_shelf"]
+__all__ = [
+    *("CONTAINERS", "KEEP_FOR", "KeptInfo", "Shelf", "Surroundings"),
+    *("keep", "keeps_containers", "set_shelf", "shelf", "stand_in", "the_shelf"),
+]
+
+CONTAINERS = frozenset({list, dict, set, frozenset, tuple, bytearray})
+"""Types of which a pickler writes the objects without asking how."""
 
 KEEP_FOR = 3600.0
 """Seconds after the last use of a value in which scaling down does not take its node, unless the user says else."""
@@ -50,8 +56,8 @@ class Surroundings(Protocol):
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of the notebook that functions in a value use, and ids of the classes in it."""
 
-    def pack(self, value: object, name: str) -> "Packed":
-        """A copy of a value, as it travels."""
+    def pack(self, value: object, name: str, known: Collection[str]) -> "Packed":
+        """A copy of a value, as it travels to where the classes of the ids `known` are."""
 
 
 class Shelf(Protocol):
@@ -63,11 +69,14 @@ class Shelf(Protocol):
     def get(self, keys: tuple[str, ...], name: str) -> Any:
         """The value of the first of these keys that is kept here."""
 
-    def pack(self, keys: Iterable[str], name: str) -> "Packed":
-        """A copy of such a value, as it travels."""
+    def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> "Packed":
+        """A copy of such a value, as it travels to where the classes of the ids `known` are."""
 
     def stand_in(self, value: object) -> Any:
         """What stands for a value that is kept here; None for any other."""
+
+    def keeps_containers(self) -> bool:
+        """Whether a value of one of `CONTAINERS` is kept here."""
 
 
 _shelf: Shelf | None = None
@@ -98,6 +107,11 @@ def shelf() -> Shelf:
 def stand_in(value: object) -> Any:
     """Return what goes home in the place of a value that this node keeps; None for any other value."""
     return None if _shelf is None else _shelf.stand_in(value)
+
+
+def keeps_containers() -> bool:
+    """Return whether this node keeps a value of one of `CONTAINERS`."""
+    return _shelf is not None and _shelf.keeps_containers()
 
 
 def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) -> "Kept[T]":

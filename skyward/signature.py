@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from skyward.errors import UsageError
 
-__all__ = ["is_coroutine", "is_generator", "run_here", "stream_arguments", "stream_parameters"]
+__all__ = ["is_generator", "run_here", "stream_arguments", "stream_parameters"]
 
 type Verdict = Literal["always", "maybe", "never"]
 """Whether an annotation means an iterator; maybe, where it allows something else too, as `Iterator[T] | None` does."""
@@ -54,12 +54,6 @@ def is_generator(fn: Callable[..., Any]) -> bool:
     """
     original = _original(fn)
     return inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
-
-
-@_cached
-def is_coroutine(fn: Callable[..., Any]) -> bool:
-    """Whether a call of `fn` has to be awaited: it, or what its decorators wrap, is an `async def` function."""
-    return inspect.iscoroutinefunction(_original(fn))
 
 
 def run_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -1,8 +1,9 @@
 """How nodes, sizes and lists are written in sentences: one wording for the library, the console and notebooks."""
 
+import shlex
 from collections.abc import Collection, Iterable
 
-__all__ = ["asked_to_stop", "joined", "nodes_text", "size_text"]
+__all__ = ["asked_to_stop", "joined", "nodes_text", "option_text", "size_text"]
 
 
 def joined(words: Iterable[str]) -> str:
@@ -24,6 +25,12 @@ def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:
     """
     was, has = ("was", "has") if len(ranks) == 1 else ("were", "have")
     return f"{nodes_text(ranks)} {was} asked to stop the work, and {has} not confirmed it {within}"
+
+
+def option_text(option: str, path: str) -> str:
+    """Return an option with a path as it is typed on the line of a magic: `--file 'my data.csv'`, `--file=-x.csv`."""
+    path = f"./{path}" if path.startswith("~") else path
+    return f"{option}{'=' if path.startswith('-') else ' '}{shlex.quote(path)}"
 
 
 def size_text(nbytes: float) -> str:

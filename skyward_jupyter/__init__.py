@@ -13,6 +13,7 @@ _NAME = "SkyMagics"
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Twice does no harm."""
     from skyward.watching import watch_with
+    from skyward_jupyter.cell import EmptyBody
     from skyward_jupyter.completion import completer, register
     from skyward_jupyter.magics import COMMANDS, SkyMagics
     from skyward_jupyter.option_table import POOL_LABELS
@@ -24,6 +25,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         pools = resident(POOL_LABELS)
         magics = SkyMagics(shell, pools)
         shell.register_magics(magics)
+        shell.input_transformers_cleanup.append(EmptyBody())
         shell.events.register("pre_run_cell", magics.put_in_scope)
         shell.events.register("pre_run_cell", magics.marks.before)
         shell.events.register("post_run_cell", magics.marks.after)
@@ -38,6 +40,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take the magics away from `shell`, and close the pools that they have opened. Idempotent."""
     from skyward.kept import open_with
     from skyward.watching import watch_with
+    from skyward_jupyter.cell import EmptyBody
     from skyward_jupyter.completion import unregister
     from skyward_jupyter.magics import EXPRESSION
     from skyward_jupyter.pictures import leave_figures
@@ -47,6 +50,8 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     magics = manager.registry.pop(_NAME, None)
     if magics is None:
         return
+    for transform in [each for each in shell.input_transformers_cleanup if isinstance(each, EmptyBody)]:
+        shell.input_transformers_cleanup.remove(transform)
     shell.events.unregister("pre_run_cell", magics.put_in_scope)
     shell.events.unregister("pre_run_cell", magics.marks.before)
     shell.events.unregister("post_run_cell", magics.marks.after)

@@ -7,9 +7,10 @@ import sys
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError, TooLargeError, UsageError
@@ -17,26 +18,29 @@ from skyward.kept import Kept
 from skyward.pending import PendingFunction
 from skyward.shelf import KEEP_FOR
 from skyward.values import shown
-from skyward.wire.arrays import View, extent_of, shared_views
+from skyward.wire.arrays import Extent, View, extent_of, shared_views, view_in_bytes
 from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
 from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
-from skyward.wire.sources import ModuleSource, source_bundle
+from skyward.wire.sources import ModuleSource, imports_of, source_bundle
 from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
 from skyward_jupyter.history import HISTORY
 from skyward_jupyter.kept import KeptValue, LazyModule
+from skyward_jupyter.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.manifest import Entry, Manifest
-from skyward_jupyter.originals import Originals
+from skyward_jupyter.originals import Originals, not_shared
 from skyward_jupyter.present import stated
 
-__all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of"]
+__all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
 
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
+
+_NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def capture(
     is_next: bool = False,
     keep: Sequence[str] = (),
     keep_for: float = KEEP_FOR,
+    local: Mapping[str, Any] = _NO_LOCALS,
 ) -> Capture:
     """The cell `code` with the values of `user_ns` that it reads.
 
@@ -110,6 +115,7 @@ def capture(
         is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
         keep: names whose values the node keeps after the cell (`--keep`).
         keep_for: seconds after their last use in which scaling down does not take the node.
+        local: the variables of the function in which the cell is; they come before the names of the notebook.
 
     Raises:
         NameError: the cell reads a name that is not there.
@@ -117,19 +123,23 @@ def capture(
         NotPicklableError: a value cannot travel; the message names it and the path inside it.
         TooLargeError: it is more than `limit`; the message names the largest value.
     """
-    taking = _Taking(user_ns)
-    code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, user_ns)))
+    elsewhere = _held_elsewhere(keep, user_ns)
+    refuse_binding(code.assigned, code.deletes, local)
+    taking = _Taking(user_ns, local)
+    code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, taking.scope)))
     each = None
     if map_name is not None:
-        values = _elements(map_name, code, user_ns)
+        values = _elements(map_name, code, taking.scope)
         each = (map_name, tuple(taking.pack(f"{map_name}[{i}]", value) for i, value in enumerate(values)))
         taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
-    taking.process_wide(code, with_generators=is_next)
+    sources = source_bundle(sorted({*code.imports, *taking.local, *taking.uses}))
+    taking.process_wide({*code.imports, *imports_of(sources)}, with_generators=is_next)
     parts = taking.parts()
-    sources = source_bundle([*code.imports, *sorted(taking.local)])
-    outputs = code.assigned if code.only is None else code.only
+    is_in_place = in_place and each is None
+    assigned = (*code.assigned, *code.changes) if is_in_place else code.assigned
+    outputs = dict.fromkeys(assigned if code.only is None else code.only)
     manifest = Manifest(
         entries=tuple(
             sorted([*taking.entries, *(part.entry for part in parts if part.is_named)], key=lambda entry: -entry.nbytes)
@@ -154,18 +164,23 @@ def capture(
         limit=limit,
         run=uuid.uuid4().hex,
         definitions=code.definitions,
-        in_place=in_place and each is None,
+        in_place=is_in_place,
         shows=each is None,
         keep=tuple(keep),
+        elsewhere=(*elsewhere, *taking.parts_of_others(keep)),
         keep_for=keep_for,
     )
     packed = tuple(part.shared.packed for part in parts)
+    apart = taking.apart
+    taken = {name: value for name, value in local.items() if name in taking.taken}
     originals = Originals(
         [part.shared.memo for part in parts],
+        taken,
+        apart,
         [{name: each.value for each in part.values for name in each.names} for part in parts],
-        {name: user_ns[name] for name in (*taking.known, *code.deletes) if name in user_ns},
+        {name: user_ns[name] for name in (*taking.taken, *taking.modules, *code.deletes) if name in user_ns},
     )
-    notices = (*taking.notices, *_changed_modules(sources))
+    notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 
 
@@ -203,7 +218,7 @@ class _Value:
     @property
     def root(self) -> Root:
         """What the node is told of it."""
-        return Root(tuple(self.names), self.key, isinstance(self.value, KeptValue) and self.value.name is None)
+        return Root(tuple(self.names), self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,47 +252,114 @@ class _Taking:
     """What has been taken out of the notebook so far."""
 
     user_ns: dict[str, Any]
+    variables: Mapping[str, Any] = _NO_LOCALS
     entries: list[Entry] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
     _values: list[_Value] = field(default_factory=list)
-    _taken: set[str] = field(default_factory=set)
     _seen: dict[int, _Value] = field(default_factory=dict)
     _classes: dict[str, _Value] = field(default_factory=dict)
     _waiting: list[tuple[str, str]] = field(default_factory=list)
+    _functions: list[FunctionType] = field(default_factory=list)
+    _lookups: list[Lookups] = field(default_factory=list)
+    _left: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.scope: Mapping[str, Any] = {**self.user_ns, **self.variables} if self.variables else self.user_ns
         self._side = Side(self.user_ns, is_home=True)
 
     def names(self, code: CellCode, given: Collection[str]) -> None:
         """Take the names that `code` reads, and those that functions among them use."""
-        _check_unbound(code, self.user_ns, given)
+        _check_unbound(code, self.scope, given)
         explicit = code.withheld == "-i"
         for name in (*code.captures, *code.shadowing):
-            if name in self.user_ns and not _is_machinery(name, self.user_ns[name]):
+            if name in self.scope and not _is_machinery(name, self.scope[name]):
                 if not explicit and HISTORY.fullmatch(name):
                     raise UsageError(
                         f"{name} is part of the notebook's own history, which stays here. "
                         f"Give the value a name of its own, or take it along with `-i {name}`."
                     )
                 self._take(name, "")
+        self._take_what_those_use(given)
+        if code.withheld is None:
+            self._take_by_string(code, given)
+
+    def _take_what_those_use(self, given: Collection[str]) -> None:
+        """Take the names that functions use which are taken already."""
         done: set[str] = set()
         while self._waiting:
             name, user = self._waiting.pop()
+            if name in self.variables and name in self.user_ns and self.variables[name] is not self.user_ns[name]:
+                raise UsageError(
+                    f"{user} uses {name} of the notebook, and here {name} is a variable of the function: one of them "
+                    "needs another name."
+                )
             fresh = name not in done and name in self.user_ns and name not in given
             done.add(name)
             if fresh and not _is_machinery(name, self.user_ns[name]) and not HISTORY.fullmatch(name):
                 self._take(name, f"used by {user}")
 
-    def _take(self, name: str, reason: str) -> None:
-        if name in self._taken or name in self.modules:
+    def _take_by_string(self, code: CellCode, given: Collection[str]) -> None:
+        """Take the names that the cell, or a function that is taken, may find by a string."""
+        tried = {*given, *self.taken, *self.modules}
+        while new := [name for name in sorted(self._words(code)) if name in self.scope and name not in tried]:
+            tried.update(new)
+            for name in new:
+                if not _is_machinery(name, self.scope[name]) and not HISTORY.fullmatch(name):
+                    self._take_if_possible(name, given)
+
+    def _words(self, code: CellCode) -> set[str]:
+        """What may be names in strings by which the cell, or a function that is taken, finds variables."""
+        for function in self._functions[len(self._lookups) :]:
+            self._lookups.append(lookups_of(function))
+        lookups = [code.lookups, *self._lookups]
+        in_namespace = any(each.in_namespace for each in lookups)
+        words = {word for each in lookups if in_namespace or each.by_method for word in each.words}
+        given = self.taken if in_namespace else code.lookups.arguments  # a function may be called with any of them
+        values = (self.scope[name] for name in given if name in self.scope)
+        return words.union(*(words_in(text) for value in values for text in texts_in(value) or ()))
+
+    def _take_if_possible(self, name: str, given: Collection[str]) -> None:
+        """Take a name that a string has, with all it uses, unless some of that cannot go along."""
+        mine = ("taken", "_values", "_seen", "_classes", "_waiting", "_functions", "local", "modules")
+        before = {each: copy(getattr(self, each)) for each in mine}
+        try:
+            self._take(name, "named in a string")
+            self._take_what_those_use(given)
+        except (NotPicklableError, UsageError) as error:
+            for each, value in before.items():
+                setattr(self, each, value)
+            self._left.append(f"{name}, which a string names, is not there on the node: {error}")
+
+    def missed(self, code: CellCode) -> Iterator[str]:
+        """One sentence for each name in a string that cannot go along, and one if there are names nobody can know."""
+        yield from self._left
+        if code.withheld is not None:
             return
-        value = self.user_ns[name]
+        there = {*self.taken, *self.modules}
+        others = (name for name, value in self.user_ns.items() if name not in there and not _is_machinery(name, value))
+        if all(name.startswith("_") or HISTORY.fullmatch(name) for name in others):
+            return
+        for blind in (each for lookups in (code.lookups, *self._lookups) for each in lookups.blind):
+            if not blind.unless or any(texts_in(self.scope.get(name)) is None for name in blind.unless):
+                yield (
+                    f"{blind.what} finds only those variables of the notebook that the cell reads or names in a "
+                    "string. `-i NAMES` says instead which ones go along: name all that it needs."
+                )
+                return
+
+    def _take(self, name: str, reason: str) -> None:
+        if name in self.taken or name in self.modules:
+            return
+        value = self.scope[name]
         if isinstance(value, ModuleType) and _is_by_name(value):
             self.modules[name] = value.__name__
             self.local.add(value.__name__)
             return
-        self._taken.add(name)
+        self.taken.add(name)
+        if isinstance(value, KeptValue):
+            self._waiting += ((other, name) for other in value.others(self.user_ns))
         known = self._seen.get(id(value))
         if known is not None:
             known.names.append(name)
@@ -301,9 +383,14 @@ class _Taking:
         self._values.append(known)
         known.shared = self._shared(kind.__qualname__, kind, whole={key})
 
-    def process_wide(self, code: CellCode, *, with_generators: bool) -> None:
-        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers."""
-        modules = [*self.modules.values(), *code.imports]
+    def process_wide(self, imported: Iterable[str], *, with_generators: bool) -> None:
+        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers.
+
+        Args:
+            imported: modules that the cell imports, and those that local modules do.
+            with_generators: whether the random numbers go along.
+        """
+        modules = [*self.modules.values(), *imported, *self.uses]
         modules += [str(getattr(each.value, "__module__", None) or "") for each in self._values]
         modules += [type(each.value).__module__ for each in self._values]
         if any(value is warnings for value in self.user_ns.values()):
@@ -314,25 +401,45 @@ class _Taking:
             self._values.append(_Value([], each, self._shared(title_of(each), each)))
 
     @property
-    def known(self) -> Iterator[str]:
-        """The names that the cell has."""
-        yield from self._taken
-        yield from self.modules
+    def uses(self) -> set[str]:
+        """Modules of the objects in the values, and those that the code of functions in them imports."""
+        return {module for each in self._values for module in each.shared.uses}
 
     @property
-    def notices(self) -> list[str]:
-        """One sentence for each value that will not share memory on the node, and does so here."""
-        holders = {id(extent_of(array).owner): each for each in self._values for array in each.shared.arrays}
-        found = []
-        for each in self._values:
-            for derived in each.shared.derived:
-                other = holders.get(id(extent_of(derived).owner))
-                if other is not None and each.names and other.names:
-                    found.append(
-                        f"{each.names[0]} shares memory with {other.names[0]} here, and not on the node: what the cell "
-                        f"changes in one of them does not show in the other. Make {each.names[0]} in the cell."
-                    )
-        return found
+    def apart(self) -> list[tuple[str, str]]:
+        """The names of values that share memory here, and will not on the node; one name twice, if it is inside one."""
+        if not any(each.shared.apart or each.shared.inside for each in self._values):
+            return []
+        known = [
+            (extent_of(array), id(array), each, form)
+            for each in self._values
+            for form, arrays in enumerate((each.shared.arrays, each.shared.apart, each.shared.inside))
+            for array in arrays
+        ]
+        found: set[tuple[str, str]] = set()
+        reaching: list[tuple[Extent, int, _Value, int]] = []
+        for extent, key, each, form in sorted(known, key=lambda one: one[0].start):
+            reaching = [one for one in reaching if one[0].end > extent.start]
+            for _, other_key, other, other_form in reaching:
+                is_told = key != other_key and (_APART in (form, other_form) or form != other_form)
+                if each is other and _INSIDE in (form, other_form):
+                    is_told = False  # pandas sees to that
+                if is_told and extent.end > extent.start and each.names and other.names:
+                    one, two = sorted([other.names[0], each.names[0]])
+                    found.add((one, two))
+            reaching.append((extent, key, each, form))
+        return sorted(found)
+
+    def parts_of_others(self, names: Collection[str]) -> list[str]:
+        """Those of the names whose values refer to what other names of the notebook stand for."""
+        mine = {id(each.value) for each in self._values if not set(each.names).isdisjoint(names)}
+        others = {id(value) for name, value in self.user_ns.items() if not name.startswith("_")} - mine
+        return [
+            each.names[0]
+            for each in self._values
+            if id(each.value) in mine
+            and any(is_shared_visibly(value) for key, (_, value) in each.shared.objects().items() if key in others)
+        ]
 
     def parts(self) -> list[_Part]:
         """All values, those in one pickle that refer to the same objects or share memory."""
@@ -357,15 +464,12 @@ class _Taking:
             raise NotPicklableError(
                 f"{name} cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell."
             )
-        if isinstance(value, KeptValue) and value.name is None:
-            found = {key: kind for key in value.classes if (kind := self._side.find(key)) is not None}
-            shared = Shared(value.packed, value.needs, frozenset(), found)
-        else:
-            shared = pack_shared(value, self._side, name, whole=whole)
+        shared = pack_shared(value, self._side, name, whole=whole)
         self._waiting += ((need, name) for need in sorted(shared.needs))
         for handle in shared.packed.kept:
             self._used_by(handle)
         self.local |= shared.modules
+        self._functions += shared.functions
         for key, kind in shared.classes.items():
             self._class(key, kind, name)
         return shared
@@ -379,6 +483,8 @@ class _Taking:
 
 
 _NOTHING = Packed(b"")
+_APART, _INSIDE = 1, 2
+"""Arrays by their place among those of a value: after `arrays`, its `apart` and its `inside`."""
 
 
 def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, View]]:
@@ -401,12 +507,18 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
         if number != known[-1][0]:
             owner_of.update(dict.fromkeys(mine, number))
     views: dict[int, View] = {}
-    holder = {id(array): number for number, each in enumerate(values) for array in each.shared.arrays}
-    for group in shared_views(array for each in values for array in each.shared.arrays):
+    arrays = {id(array): (number, array) for number, each in enumerate(values) for array in each.shared.arrays}
+    for group in shared_views(array for _, array in arrays.values()):
         views |= group
-        first, *others = (holder[key] for key in group)
+        first, *others = (arrays[key][0] for key in group)
         for other in others:
             leaders[leader(other)] = leader(first)
+    lent = [(*each, extent_of(each[1]).owner) for each in arrays.values()]
+    for number, array, owner in (each for each in lent if isinstance(each[2], bytearray)):
+        for other, each in enumerate(values):
+            if each.value is owner or id(owner) in each.shared.objects():
+                views[id(array)] = view_in_bytes(array, owner)
+                leaders[leader(other)] = leader(number)
     groups: dict[int, list[_Value]] = {}
     for number, each in enumerate(values):
         groups.setdefault(leader(number), []).append(each)
@@ -436,6 +548,18 @@ def _kind(value: object) -> str:
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module} {kind.__qualname__}"
 
 
+def _held_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[str]:
+    """Those of the names whose objects are referred to by more than names of the notebook."""
+    found = []
+    for name in names:
+        if name in user_ns and is_shared_visibly(user_ns[name]):
+            value = user_ns[name]
+            known = sum(other is value for other in user_ns.values()) + 2  # `value`, and the argument
+            if sys.getrefcount(value) > known:
+                found.append(name)
+    return found
+
+
 def _kept_as_they_are(keep: Sequence[str], code: CellCode, user_ns: Mapping[str, Any]) -> list[str]:
     """The names of `--keep` that the cell does not mention: their values go along to be kept."""
     found = []
@@ -457,6 +581,20 @@ def _elements(name: str, code: CellCode, user_ns: Mapping[str, Any]) -> list[Any
             f"Use {name} in the cell: there it stands for one element."
         )
     return elements_of(name, user_ns)
+
+
+def refuse_binding(assigned: Iterable[str], deletes: Iterable[str], local: Mapping[str, Any]) -> None:
+    """Refuse to bind a variable of the function that the cell is in, which only the function can do.
+
+    Raises:
+        UsageError: the cell binds one of `local`.
+    """
+    for name in (*assigned, *deletes):
+        if name in local:
+            raise UsageError(
+                f"{name} is a variable of the function, which %sky! cannot bind: give it the value of the expression, "
+                f"`{name} = %sky! ...`."
+            )
 
 
 def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:

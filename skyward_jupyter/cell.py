@@ -2,16 +2,18 @@
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 
 from skyward.wire.sources import imported_names
 from skyward.worker.program import PROVIDED, build
+from skyward_jupyter.lookups import NO_LOOKUPS, Lookups, find_lookups
 from skyward_jupyter.names import find_names
 from skyward_jupyter.node_magics import local_magics, magic_of
 
-__all__ = ["CellCode", "analyse", "blank_lines", "transform_cell"]
+__all__ = ["CellCode", "EmptyBody", "analyse", "blank_lines", "transform_cell"]
 
 _EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""
@@ -26,7 +28,8 @@ class CellCode:
         filename: what its tracebacks call it.
         captures: names that it reads and that it has not certainly bound by then.
         shadowing: builtins that it reads; they are captured only where the notebook has its own in their place.
-        assigned: names that it binds, or through which it assigns to an item or an attribute.
+        assigned: names that it binds.
+        changes: names through which it assigns to an item or an attribute.
         incidental: names that it binds by the way, as `with` and `for` do.
         deletes: names that it may unbind.
         definitions: names bound by an import, a function or a class.
@@ -38,6 +41,7 @@ class CellCode:
         only: the names that `-o` asks back; None for all.
         withheld: the option that keeps names of the notebook from the cell, if any.
         packages: those that a `%pip install` in it asks for.
+        lookups: how it finds variables by their names in strings.
     """
 
     source: str
@@ -45,6 +49,7 @@ class CellCode:
     captures: tuple[str, ...] = ()
     shadowing: tuple[str, ...] = ()
     assigned: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     incidental: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
@@ -56,6 +61,7 @@ class CellCode:
     only: tuple[str, ...] | None = None
     withheld: str | None = None
     packages: tuple[str, ...] = ()
+    lookups: Lookups = NO_LOOKUPS
 
     def narrow(
         self,
@@ -82,6 +88,20 @@ class CellCode:
             code = replace(code, only=_unique(outputs))
         left = tuple(name for name in code.captures if name not in without)
         return replace(code, captures=left, unbound=tuple(pair for pair in code.unbound if pair[0] not in without))
+
+
+class EmptyBody:
+    """Gives a `%%sky` line that stands alone an empty line below it: IPython refuses a cell magic without one."""
+
+    has_side_effects = True
+    """Keeps IPython from asking it whether a cell is complete: in a terminal the next lines are still to come."""
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """The lines of a cell as IPython is to have them."""
+        return [*lines, "\n"] if len(lines) == 1 and _MAGIC_LINE.match(lines[0]) else lines
+
+
+_MAGIC_LINE = re.compile(r"%%sky\s")
 
 
 def transform_cell(raw: str) -> str:
@@ -129,7 +149,8 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         filename=filename,
         captures=tuple(name for name in names.reads if name not in _EVERYWHERE),
         shadowing=tuple(name for name in names.reads if name in _EVERYWHERE),
-        assigned=_unique((*names.binds, *names.changes)),
+        assigned=tuple(names.binds),
+        changes=tuple(names.changes),
         incidental=tuple(names.incidental),
         deletes=tuple(names.deletes),
         definitions=tuple(names.defines),
@@ -139,6 +160,7 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
         is_async=program.is_async,
         shows_value=program.shows_value,
         packages=magics.packages,
+        lookups=find_lookups([tree, *magics.timed, *magics.measured]),
     )
 
 

@@ -23,8 +23,12 @@ _PATHS = frozenset({"files", "sync", "fetch"})
 _START_OF_PATH = re.compile(r".*[\s='\"]")
 """What stands before the path that is being typed."""
 
-_OF_POOLS = frozenset({"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "tasks", "config"})
+_OF_POOLS = frozenset(
+    {"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "logs", "tasks", "config"}
+)
 """Subcommands that take the name of a pool."""
+
+_POOL = next(option for option in OPTIONS if option.target == "pool")
 
 
 def offered(
@@ -45,7 +49,8 @@ def offered(
     if magic == "%sky":
         if not finished:
             return list(commands)
-        options = POOL_OPTIONS if finished[0] == "up" else ()
+        own = POOL_OPTIONS if finished[0] == "up" else ()
+        options = (_POOL, *own) if finished[0] in _OF_POOLS else own
     found = _LAST_OPTION.search(rest)
     option = next((each for each in options if found is not None and found[1] in each.flags), None)
     if option is not None and option.target in _PATHS:

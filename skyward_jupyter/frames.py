@@ -3,6 +3,9 @@
 A frame cannot be made by itself: its code has to be called. So the code object of the node is called here with a trace
 function that raises as soon as the frame is there, before any of its instructions. What is left is a frame with the
 code, the variables and the line that the other one had.
+
+Where Python does not trace, no frame is made: the code would run here. It does not trace what a trace function calls,
+such as what is typed at the prompt of a debugger.
 """
 
 import inspect
@@ -51,13 +54,13 @@ class TracebackMaker:
         return {name: value for name, value in self._names.items() if isinstance(value, _BY_NAME)}
 
     def __call__(self, frames: tuple[Frame, ...]) -> TracebackType | None:
-        """Return the traceback with these frames, outermost first; None for none."""
+        """Return the traceback with these frames, outermost first; None for none, and where none can be made."""
         made: TracebackType | None = None
         for frame in reversed(frames):
             made = self._entry(frame, made)
         return made
 
-    def _entry(self, frame: Frame, following: TracebackType | None) -> TracebackType:
+    def _entry(self, frame: Frame, following: TracebackType | None) -> TracebackType | None:
         if frame.state is not None:
             try:
                 return self._whole(frame, frame.state, following)
@@ -65,9 +68,11 @@ class TracebackMaker:
                 pass
         filename = self._file(frame.filename, frame.line, [f"{frame.text}\n"] if frame.text else [])
         made = _frame(_empty_code(filename, frame.function, frame.line), {_MARK: self._node}, {}, self._node)
+        if made is None:
+            return following
         return TracebackType(following, made, made.f_lasti, frame.line)
 
-    def _whole(self, frame: Frame, state: FrameState, following: TracebackType | None) -> TracebackType:
+    def _whole(self, frame: Frame, state: FrameState, following: TracebackType | None) -> TracebackType | None:
         """An entry with the code and the variables of its frame."""
         filename = self._file(frame.filename, state.code.first_line, state.code.lines)
         code = state.code.load()
@@ -81,6 +86,8 @@ class TracebackMaker:
             own = {**self._by_name, **own, **self._resolved(state.globals)}
             variables = _CellVariables(self._names, self._resolved(variables))
         made = _frame(code, own, variables, self._node)
+        if made is None:
+            return following
         return TracebackType(following, made, made.f_lasti if lasti is None else lasti, frame.line)
 
     def _resolved(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,8 +129,32 @@ class _MadeError(Exception):
     """The frame is there."""
 
 
-def _frame(code: CodeType, own: dict[str, Any], variables: dict[str, Any], node: int) -> FrameType:
-    """A frame that runs `code`, with these globals and local variables, before its first instruction."""
+def _is_traced() -> bool:
+    """Whether a trace function is called just now, so that it can stop what is called."""
+    seen: list[CodeType] = []
+
+    def probe() -> None:
+        pass
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        seen.append(frame.f_code)
+
+    tracing = sys.gettrace()
+    try:
+        sys.settrace(note)
+        probe()
+    finally:
+        sys.settrace(tracing)
+    return probe.__code__ in seen
+
+
+def _frame(code: CodeType, own: dict[str, Any], variables: dict[str, Any], node: int) -> FrameType | None:
+    """A frame that runs `code`, with these globals and local variables, before its first instruction.
+
+    None where it could not be stopped there.
+    """
+    if not _is_traced():
+        return None
     is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
     positional = code.co_argcount
     given = code.co_varnames[: positional + code.co_kwonlyargcount]

@@ -79,6 +79,8 @@ class CellHandle:
                     except BaseException as error:
                         self._error = error
                     self._collected = True
+            if self.line is not None:
+                self.line.confirm()
             if self._error is not None:
                 raise self._error
             return self._value

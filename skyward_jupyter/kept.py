@@ -5,12 +5,13 @@ Both have their names in the notebook, so the next `%%sky` cell can use them; us
 
 import importlib
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import MissingModuleError, UsageError
-from skyward.wire.notebook import open_nested
+from skyward.wire.notebook import Nested
 from skyward.wire.payload import Packed
 from skyward.worker.missing import pip_name
 
@@ -18,17 +19,12 @@ __all__ = ["KeptValue", "LazyModule", "StayedBehind", "module_here"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeptValue:
+class KeptValue(Nested):
     """A value of a node that this side cannot open. It travels to nodes as it came.
 
     Attributes:
-        packed: the value.
         reason: why it cannot be opened.
         module: the module that is missing here, if that is why.
-        needs: names of the notebook that functions inside it use.
-        classes: ids of the classes of the notebook that it refers to.
-        name: its name among the values of `packed`, where that has several.
-        seeds: objects of the notebook that it refers to, in their places; None for others.
     """
 
     packed: Packed
@@ -50,8 +46,18 @@ class KeptValue:
     def __call__(self, *_: object, **__: object) -> NoReturn:
         self._refuse()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open_nested, (self.packed, self.name, self.seeds)
+    def others(self, names: Mapping[str, Any]) -> list[str]:
+        """The names of other values that came with this one: they may refer to one another, so they stay together."""
+        return [
+            name
+            for name, value in names.items()
+            if isinstance(value, KeptValue) and value is not self and value.packed is self.packed
+        ]
+
+    def become(self, new: "KeptValue") -> None:
+        """Stand for what the value is after a cell has changed it, for everyone who refers to this object."""
+        for each in fields(self):
+            object.__setattr__(self, each.name, getattr(new, each.name))
 
     def _refuse(self) -> NoReturn:
         raise MissingModuleError(f"this value cannot be used here: {self.reason}. It can be used in a %%sky cell.")

@@ -3,7 +3,7 @@
 import html
 import time
 from contextvars import copy_context
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveLine", "follow"]
 
 _EVERY = 0.25
-"""Seconds between two updates; the last one is always shown."""
+"""Seconds between two updates; whatever ends in between is shown by one more."""
 
 
 def follow(shell: "InteractiveShell", handle: "CellHandle", runs: "list[Run[Any]]", *, footer: bool) -> None:
@@ -51,7 +51,10 @@ class LiveLine:
         self._drawn_at = self._started
         self._seconds: float | None = None
         self._drawing = Lock()
+        self._over = Event()
+        self._is_due = False
         self._shown = False
+        self._confirmed = False
 
     def start(self) -> None:
         """Follow the work from now on."""
@@ -66,12 +69,35 @@ class LiveLine:
 
     def _ended(self, _: object) -> None:
         """Part of the work is over. Called on the library's loop, which a large result must not hold up."""
-        over, now = self._handle.done(), time.monotonic()
-        if over and self._seconds is None:
-            self._seconds = now - self._started
-        if over or now - self._drawn_at >= _EVERY:
-            self._drawn_at = now
-            Thread(target=self._context.copy().run, args=(self.redraw,), name="skyward-line", daemon=True).start()
+        if over := self._handle.done():
+            self._note_end()
+        elif self._is_due:
+            return  # what waits to be drawn shows it too
+        self._is_due = not over
+        target = self.redraw if over else self._redraw_soon
+        Thread(target=self._context.copy().run, args=(target,), name="skyward-line", daemon=True).start()
+
+    def _note_end(self) -> None:
+        if self._seconds is None:
+            self._seconds = time.monotonic() - self._started
+        self._over.set()
+
+    def _redraw_soon(self) -> None:
+        """Redraw as soon as the last time is long enough ago, unless all is over by then."""
+        if not self._over.wait(max(0.0, self._drawn_at + _EVERY - time.monotonic())):
+            self._drawn_at = time.monotonic()
+            self._is_due = False
+            self.redraw()
+
+    def confirm(self) -> None:
+        """Show what came of the work from the cell that runs now, once.
+
+        What executes notebooks without a front end (nbclient) takes updates only from the cell that it waits for.
+        """
+        self._note_end()
+        if not self._confirmed:
+            self._confirmed = True
+            self.redraw()
 
     def redraw(self) -> None:
         """Show how far it is now, where it is displayed."""

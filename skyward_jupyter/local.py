@@ -1,11 +1,13 @@
 """`%%sky --local`: a cell that runs in the notebook itself, without a node, to try it out."""
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from skyward.errors import UsageError
 from skyward.worker.program import SHOW, STREAM, Program, build
+from skyward_jupyter.capture import refuse_binding
 from skyward_jupyter.names import find_names
 
 __all__ = ["LocalCell"]
@@ -20,19 +22,26 @@ class LocalCell:
         source: the cell as plain Python, on the lines that it has in the notebook.
         filename: what IPython calls it.
         user_ns: the names of the notebook.
+        local: the variables of the function in which the cell is.
 
     Raises:
         SyntaxError: it is not Python, or it returns.
-        UsageError: it awaits.
+        UsageError: it awaits, or binds one of `local`.
     """
 
-    def __init__(self, source: str, filename: str, user_ns: dict[str, Any]) -> None:
+    def __init__(
+        self, source: str, filename: str, user_ns: dict[str, Any], local: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self._program: Program = build(source, filename)
         if self._program.is_async:
             raise UsageError("A cell that awaits runs in the notebook without %%sky: leave that line out.")
         self._source = source
         self._filename = filename
         self._user_ns = user_ns
+        self._local = local
+        if local:
+            names = find_names(ast.parse(source), source, filename)
+            refuse_binding(names.binds, names.deletes, local)
 
     @property
     def is_stream(self) -> bool:
@@ -41,22 +50,23 @@ class LocalCell:
 
     def run(self) -> Any:
         """Run it; the value of its last expression."""
-        exec(self._program.body, self._user_ns)
-        return None if self._program.last is None else eval(self._program.last, self._user_ns)
+        names = {**self._user_ns, **self._local} if self._local else self._user_ns
+        try:
+            exec(self._program.body, names)
+            return None if self._program.last is None else eval(self._program.last, names)
+        finally:
+            if self._local:
+                self._user_ns.update((name, value) for name, value in names.items() if name not in self._local)
 
-    def stream(self, show: Callable[[object], object]) -> list[Any]:
-        """Run a cell that yields: `show` each element, and then its last expression; the elements."""
-        elements: list[Any] = []
+    def stream(self, show: Callable[[object], object]) -> Generator[Any]:
+        """Run a cell that yields: yield its elements, and `show` its last expression."""
         self._user_ns[SHOW] = show
         try:
             exec(self._program.body, self._user_ns)
-            for element in self._user_ns[STREAM]():
-                elements.append(element)
-                show(element)
+            yield from self._user_ns[STREAM]()
         finally:
             self._user_ns.pop(SHOW, None)
             self._user_ns.pop(STREAM, None)
-        return elements
 
     def run_each(self, name: str, elements: Iterable[Any]) -> list[Any]:
         """Run it for one element after the other, which `name` stands for; the values of its last expression.
@@ -64,6 +74,7 @@ class LocalCell:
         Each name that it binds becomes the list of its values; where a run raises, all names are as before.
         """
         names = find_names(ast.parse(self._source), self._source, self._filename)
+        self._local = {each: value for each, value in self._local.items() if each != name}
         before = {each: self._user_ns.get(each, _MISSING) for each in (*names.binds, name)}
         rows: list[dict[str, Any]] = []
         values = []

@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, cast
 
-from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, needs_local_scope, no_var_expand
 
 from skyward.config import load
 from skyward.errors import KeptLostError, SkywardError, UsageError
@@ -128,18 +128,21 @@ class SkyMagics(ConfiguredMagics):
             options = parse_cell(line, settings.of_options)
         if options.help:
             return self.help([])
-        if not _has_code(cell):
-            raise UsageError("The cell is empty: write the code that is to run on the nodes below the line with %%sky.")
+        if not _has_code(cell) and not (options.keep or options.files or options.sync or options.fetch):
+            return None
         return self._runner.run(cell, options, settings)
 
     @no_var_expand
+    @needs_local_scope
     @line_magic(EXPRESSION)  # type: ignore[arg-type]  # IPython's types do not have the form with a name
-    def expression(self, line: str) -> Any:
+    def expression(self, line: str, local_ns: Mapping[str, Any]) -> Any:
         """Run one line of Python on a node, and give its value: `%sky! [options] torch.cuda.mem_get_info()`.
 
         The options are those of `%%sky`, in front of the expression: `%sky! --on all os.uname().nodename` gives a list.
-        `x = %sky! f(data)` assigns the value.
+        `x = %sky! f(data)` assigns the value. In a function it has the function's variables.
         """
+        assert self.shell is not None
+        local = {} if local_ns is self.shell.user_ns else dict(local_ns)
         with presented():
             options_line, code = split_expression(line)
             settings = self._settings
@@ -149,7 +152,7 @@ class SkyMagics(ConfiguredMagics):
                 return self.help([])
             if not code:
                 raise UsageError("%sky! takes an expression: `%sky! torch.cuda.is_available()`.")
-            return self._runner.run(code, options, settings, gives=True)
+            return self._runner.run(code, options, settings, gives=True, local=local)
 
     def _command(self, line: str) -> Any:
         with underlined("%sky", line):
@@ -172,7 +175,7 @@ class SkyMagics(ConfiguredMagics):
 
     def up(self, words: Sequence[str]) -> Any:
         """Open a pool; the pool."""
-        names, given, asked = parse_words(words, "up", (*POOL_OPTIONS, _QUIET))
+        names, given, asked = _words_of_pool(words, "up", (*POOL_OPTIONS, _QUIET))
         settings = self._settings
         name = _at_most_one(names, "up") or settings.pool
         compute = self._runner.open(name, asked, settings, quiet="quiet" in given)
@@ -181,7 +184,7 @@ class SkyMagics(ConfiguredMagics):
 
     def down(self, words: Sequence[str]) -> None:
         """Close one pool, or all."""
-        names, given, _ = parse_words(words, "down", (_ALL,))
+        names, given, _ = _words_of_pool(words, "down", (_ALL,))
         name = _at_most_one(names, "down")
         if "all" in given:
             if name is not None:
@@ -195,7 +198,7 @@ class SkyMagics(ConfiguredMagics):
 
     def status(self, words: Sequence[str]) -> None:
         """Show pools, their nodes, and cells in the background."""
-        names, _, _ = parse_words(words, "status", ())
+        names, _, _ = _words_of_pool(words, "status")
         name = _at_most_one(names, "status")
         pools = [self._pools.get(each).snapshot() for each in ([name] if name else self._pools.names)]
         if not pools:
@@ -221,16 +224,16 @@ class SkyMagics(ConfiguredMagics):
 
     def decisions(self, words: Sequence[str]) -> None:
         """Show why a pool has grown and shrunk."""
-        names, _, _ = parse_words(words, "decisions", ())
+        names, _, _ = _words_of_pool(words, "decisions")
         name = _at_most_one(names, "decisions") or self.default_pool
         events = self._pools.get(name).decisions()
         _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
 
     def scale(self, words: Sequence[str]) -> None:
         """Change how many nodes a pool has; with `--wait`, return when they are there."""
-        found, given, _ = parse_words(words, "scale", (_WAIT, _QUIET))
+        found, given, _ = _words_of_pool(words, "scale", (_WAIT, _QUIET))
         match found:
-            case [nodes]:
+            case [nodes] if "pool" not in given:
                 name = self.default_pool
             case [name, nodes]:
                 pass
@@ -245,7 +248,7 @@ class SkyMagics(ConfiguredMagics):
 
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""
-        names, _, _ = parse_words(words, "attach", ())
+        names, _, _ = _words_of_pool(words, "attach")
         name = _at_most_one(names, "attach") or self.default_pool
         compute = self._pools.attach(name, opening=self.opening)
         self.put_in_scope()
@@ -256,7 +259,7 @@ class SkyMagics(ConfiguredMagics):
         """Give back what is left of pools whose process is gone."""
         from skyward.reaping import reap, told
 
-        names, _, _ = parse_words(words, "reap", ())
+        names, _, _ = _words_of_pool(words, "reap")
         _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
 
     def kept(self, words: Sequence[str]) -> "Kept[Any] | None":
@@ -315,8 +318,9 @@ class SkyMagics(ConfiguredMagics):
 
     def _node(self, words: Sequence[str], command: str) -> tuple[str, int]:
         """The pool and the rank that a command names."""
-        match parse_words(words, command, ())[0]:
-            case [node] if node.isdecimal():
+        found, given, _ = _words_of_pool(words, command)
+        match found:
+            case [node] if node.isdecimal() and "pool" not in given:
                 return self.default_pool, int(node)
             case [name, node] if node.isdecimal():
                 return name, int(node)
@@ -330,7 +334,7 @@ class SkyMagics(ConfiguredMagics):
 
     def tasks(self, words: Sequence[str]) -> None:
         """Show the tasks of a pool."""
-        names, _, _ = parse_words(words, "tasks", ())
+        names, _, _ = _words_of_pool(words, "tasks")
         name = _at_most_one(names, "tasks") or self.default_pool
         found = self._pools.get(name).report().tasks
         _say(task_table(found) if found else f"Pool {name!r} has had no tasks yet.")
@@ -361,7 +365,7 @@ class SkyMagics(ConfiguredMagics):
 
     def config_(self, words: Sequence[str]) -> None:
         """Show every setting, its value, and where that comes from."""
-        names, _, _ = parse_words(words, "config", ())
+        names, _, _ = _words_of_pool(words, "config")
         name, config = _at_most_one(names, "config"), load()
         settings = self.sourced
         pools = [name] if name else dict.fromkeys([settings["pool"].value, *self._pools.names, *config.pools])
@@ -415,7 +419,7 @@ def _help_text() -> str:
         "%sky! [options] EXPRESSION runs one line there, and gives its value.\n\n"
         f"How the cell runs:\n{cells}\n\n"
         f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
-        f"Pools:\n{commands}"
+        f"Pools (their NAME may be given as --pool NAME, too):\n{commands}"
     )
 
 
@@ -439,6 +443,14 @@ def _unknown_command(command: str) -> UsageError:
     close = get_close_matches(command, COMMANDS, n=1)
     hint = f"did you mean `%sky {close[0]}`?" if close else f"there are {', '.join(COMMANDS)}."
     return UsageError(f"%sky has no subcommand {command!r}; {hint}")
+
+
+def _words_of_pool(
+    words: Sequence[str], command: str, options: Sequence[Option] = ()
+) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
+    """As `parse_words`, for a command that takes the name of a pool: with `--pool NAME`, that is the first word."""
+    names, given, asked = parse_words(words, command, (*options, _POOL))
+    return [given["pool"], *names] if "pool" in given else names, given, asked
 
 
 def _at_most_one(words: Sequence[str], command: str) -> str | None:

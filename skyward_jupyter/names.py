@@ -285,8 +285,13 @@ class _Walk(ast.NodeVisitor):
     visit_FunctionDef = visit_AsyncFunctionDef = _function
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for part in (*node.decorator_list, *node.bases, *node.keywords):
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        own = _type_parameters(node) - self._bound
+        self._bound |= own
+        for part in (*node.bases, *node.keywords):
             self.visit(part)
+        self._bound -= own
         self._class_body(node)
         self._define(node, bool(node.decorator_list or node.keywords))
 

@@ -94,11 +94,13 @@ class LocalMagics:
         left_out: the statements that mean nothing on a node.
         packages: those that `%pip install` names.
         timed: the code of `%time`.
+        measured: the code of `%timeit`.
     """
 
     left_out: tuple[ast.Expr, ...]
     packages: tuple[str, ...]
     timed: tuple[ast.Module, ...]
+    measured: tuple[ast.Module, ...]
 
 
 def local_magics(tree: ast.Module, filename: str) -> LocalMagics:
@@ -111,6 +113,7 @@ def local_magics(tree: ast.Module, filename: str) -> LocalMagics:
     left_out: list[ast.Expr] = []
     packages: list[str] = []
     timed: list[ast.Module] = []
+    measured: list[ast.Module] = []
     statements = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         magic = magic_of(node)
@@ -130,7 +133,11 @@ def local_magics(tree: ast.Module, filename: str) -> LocalMagics:
             if inner.packages:
                 raise UsageError(f"line {magic.lineno}: %pip cannot stand below {magic}: put it in a cell of its own.")
             timed += [code, *inner.timed]
-    return LocalMagics(tuple(left_out), tuple(dict.fromkeys(packages)), tuple(timed))
+            measured += inner.measured
+        elif magic.name == "timeit":
+            asked = repeated(magic.line, magic.body)
+            measured += [ast.parse(asked.setup, filename), ast.parse(asked.code, filename)]
+    return LocalMagics(tuple(left_out), tuple(dict.fromkeys(packages)), tuple(timed), tuple(measured))
 
 
 def magic_of(node: ast.AST) -> Magic | None:

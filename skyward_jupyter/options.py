@@ -10,7 +10,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skyward.errors import ProviderMissingError, SpecError, UsageError
-from skyward.shelf import KEEP_FOR
 from skyward.specs import Needs
 from skyward.values import FrozenMap
 from skyward_jupyter.option_table import OPTIONS, Option
@@ -49,7 +48,7 @@ class CellOptions:
         timeout: seconds the cell may run, or None for no limit.
         inputs, outputs: the only variables to take along and to bring back; None for all.
         keep: variables whose values stay on their node after the cell.
-        keep_for: seconds after their last use in which scaling down does not take that node.
+        keep_for: seconds after their last use in which scaling down does not take that node; None for as long as usual.
         capture: whether variables are taken along.
         capture_limit: bytes that they may weigh; None for the configured limit.
         files, sync, fetch: files to send, folders to have on both sides, patterns of files to bring home.
@@ -73,7 +72,7 @@ class CellOptions:
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     keep: tuple[str, ...] = ()
-    keep_for: float = KEEP_FOR
+    keep_for: float | None = None
     capture: bool = True
     capture_limit: int | None = None
     files: tuple[str, ...] = ()
@@ -246,6 +245,8 @@ def _that_go_with(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     where = CellOptions(on=given.get("on", kept.get("on", "one")))
     if not where.on_several:
         kept.pop("by_node", None)
+    if not {**kept, **given}.get("keep"):
+        kept.pop("keep_for", None)
     return kept
 
 
@@ -273,7 +274,7 @@ def _check_together(options: CellOptions) -> None:
     if not options.capture and options.inputs is not None:
         text = "-i takes variables along and --no-capture takes none: leave one of them out."
         raise OptionError(text, ["-i", "--in", "--no-capture"])
-    if options.keep_for != KEEP_FOR and not options.keep:
+    if options.keep_for is not None and not options.keep:
         raise OptionError("--keep-for says how long --keep holds its node: write --keep NAMES too.", ["--keep-for"])
     if options.noblock and options.dry_run:
         text = "--dry-run runs nothing, so there is nothing for --noblock: leave one of them out."

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from skyward.wire.changes import Likeness, Place, number_to_compare
 from skyward.wire.notebook import Side, digest_of
 
-__all__ = ["Originals"]
+__all__ = ["Originals", "not_shared"]
+
+_NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 _MISSING = object()
 
@@ -17,6 +20,8 @@ class Originals:
 
     Args:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
+        local: the variables of the function in which the cell is, that it took along: nothing can be bound to them.
+        apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
         roots: of each pickle, its values by their names.
         names: the values of names that the cell takes along or unbinds, as they were.
     """
@@ -24,9 +29,13 @@ class Originals:
     def __init__(
         self,
         memos: Sequence[Any] = (),
+        local: Mapping[str, Any] = _NO_LOCALS,
+        apart: Sequence[tuple[str, str]] = (),
         roots: Sequence[Mapping[str, Any]] = (),
         names: Mapping[str, Any] | None = None,
     ) -> None:
+        self.local = local
+        self.apart = apart
         self._memos = memos
         self._roots = roots
         self._names = names
@@ -87,3 +96,17 @@ class Originals:
         if part not in self._numbers:
             self._numbers[part] = {id(value): number for number, value in self._part(part).items()}
         return self._numbers[part]
+
+
+def not_shared(names: tuple[str, str]) -> str:
+    """The sentence about values of these names, which share memory here, and not on the node."""
+    one, other = names
+    if one == other:
+        return (
+            f"Arrays in {one} share memory here, and not on the node: what the cell changes in one of them does not "
+            "show in the other. Make them in the cell."
+        )
+    return (
+        f"{one} and {other} share memory here, and not on the node: what the cell changes in one of them does not show "
+        f"in the other. Make {other} in the cell."
+    )

@@ -5,16 +5,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pickle import Pickler
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyward.control.missing import with_fix
-from skyward.kept import Kept
+from skyward.kept import Kept, call, renew
 from skyward.wire.arrays import is_inside_frame
 from skyward.wire.changes import Change, is_array_overwritten, is_late, put_change, renew_hashes
-from skyward.wire.contents import is_plain
+from skyward.wire.contents import is_shared_visibly
 from skyward.wire.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payload import Packed
-from skyward.words import nodes_text
+from skyward.words import joined, nodes_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward.worker.joint import Together
@@ -23,7 +23,10 @@ from skyward.worker.program import VALUE
 from skyward_jupyter.frames import TracebackMaker
 from skyward_jupyter.history import HISTORY
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
-from skyward_jupyter.originals import Originals
+from skyward_jupyter.originals import Originals, not_shared
+
+if TYPE_CHECKING:
+    from skyward.worker.imports import Forgotten
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
@@ -53,9 +56,12 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
     """
     home = _Home(user_ns, result, originals)
+    renew(result.looked_at)
     values = home.values()
     value = home.value(values)
+    home.renew_unopened(values)
     user_ns.update(home.namesakes(values))
+    home.leave_locals(values)
     user_ns.update(values)
     home.bind_the_rest()
     kept = []
@@ -64,8 +70,18 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
             user_ns.pop(name, None)
         else:
             kept.append(f"The cell unbound {name}, which was bound anew here since it was sent, and stays.")
-    notices = [*home.notices, *home.left_behind(), *kept]
-    notices += [*_stayed([result], user_ns), *_stale([result]), *_surroundings([result])]
+    notices = [
+        *home.notices,
+        *home.left_behind(),
+        *kept,
+        *_stayed([result], user_ns),
+        *_stale([result]),
+        *_moved(result),
+        *_copied(result),
+        *_besides([result]),
+    ]
+    touched = {*result.harvest.changed, *result.harvest.stale}
+    notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
     error = home.error({*values, *result.harvest.modules, *changed})
     if error is not None:
@@ -87,6 +103,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
     Raises:
         BaseException: what the first run that failed raised, after the lists are bound.
     """
+    for result in results:
+        renew(result.looked_at)
     homes = [_Home(user_ns, result, Originals()) for result in results]
     errors = [home.error() for home in homes]
     rows = [home.values() for home in homes]
@@ -104,8 +122,12 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
             if len(handles) < len(rows):
                 notices.append(f"{name} is {user_ns[name].where} only.")
         else:
-            user_ns[name] = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
-    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_surroundings(results)]
+            its = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            for number, value in enumerate(its):
+                if isinstance(value, Kept):
+                    call(value, f"{name}[{number}]")
+            user_ns[name] = its
+    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
     for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -188,7 +210,20 @@ class _Home:
             return StayedBehind(self._harvest.failed[name])
         if name == VALUE:
             return values.pop(VALUE, None)
-        return values.get(name, self._user_ns.get(name))
+        return values.get(name, self._here(name))
+
+    def leave_locals(self, values: dict[str, Any]) -> None:
+        """Take what cannot be bound here out of `values`: the variables of the function that the cell is in."""
+        for name in self._originals.local.keys() & values.keys():
+            del values[name]
+            self.notices.append(
+                f"{name} is another object after this, and a variable of a function cannot be bound to it: it is as "
+                f"before. Give it the value: `{name} = %sky! ...`."
+            )
+
+    def _here(self, name: str, default: object = None) -> Any:
+        """The value that a name stands for where the cell is."""
+        return self._originals.local.get(name, self._user_ns.get(name, default))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
@@ -202,17 +237,19 @@ class _Home:
             names = [name for name in self._harvest.changed if name not in together.names]
             if names:
                 self.notices.append(
-                    f"What the cell changed in {_listed(names)} could not be brought here: {reason}. "
+                    f"What the cell changed in {joined(names)} could not be brought here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} as before."
                 )
             needed = seeds_used(together.packed, seeds)
+            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
+            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
             return {
-                name: self._noted(name, KeptValue(together.packed, reason, module, name=name, seeds=needed))
+                name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
         self._note_given_up(together, instead)
         for name in together.replaced:
-            if not self._originals.is_name_of(name, self._user_ns.get(name)):
+            if not self._originals.is_name_of(name, self._here(name, None)):
                 values.pop(name)  # it was bound anew here, and what it stood for has changed
         for number, found in changes:
             if any(is_array_overwritten(seeds[number], change) for change in found):
@@ -227,7 +264,7 @@ class _Home:
         if self._conflicts:
             names = list(self._conflicts)
             self.notices.append(
-                f"{_listed(names)} changed here too since the cell was sent: where both changed the same, "
+                f"{joined(names)} changed here too since the cell was sent: where both changed the same, "
                 f"{'it is' if len(names) == 1 else 'they are'} as the cell left {'it' if len(names) == 1 else 'them'}. "
                 f"Change {'it' if len(names) == 1 else 'them'} after the cell, or give the cell a copy."
             )
@@ -251,6 +288,10 @@ class _Home:
         for (place, before), new in zip(together.given_up, instead, strict=True):
             (value,) = self._originals.at([(place.part, place.number)])
             names = self._originals.names_of(value, place.part)
+            if isinstance(value, KeptValue):  # it is another object on the node
+                if not isinstance(new, KeptValue):
+                    self._instead[id(value)] = new
+                continue
             self._instead[id(value)] = new
             self._replaced.append((names[0] if names else "a value", value))
             if type(value) is tuple and not self._originals.is_root(value, place.part):
@@ -272,16 +313,25 @@ class _Home:
                     f"{type(holder).__qualname__} here still has the old one. Name that in the cell too."
                 )
 
+    def renew_unopened(self, values: dict[str, Any]) -> None:
+        """Let what was packed here before stand for what it is now, where it is still packed."""
+        together = self._harvest.together
+        for name in () if together is None else together.replaced:
+            before, now = self._user_ns.get(name), values.get(name)
+            if isinstance(before, KeptValue) and isinstance(now, KeptValue):
+                before.become(now)
+                values[name] = before
+
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What other names of the notebook stand for now, whose object could not take over what changed in it."""
+        """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
         missing = object()
-        kept = {id(self._user_ns.get(name, missing)): values[name] for name in self._result.kept if name in values}
+        kept = {id(self._here(name, missing)): values[name] for name in self._result.kept if name in values}
         replaced = self._instead | kept
         found = self._user_ns.items()
         return {
             name: replaced[id(value)]
             for name, value in found
-            if id(value) in replaced and not is_plain(value) and not HISTORY.fullmatch(name)
+            if id(value) in replaced and is_shared_visibly(value) and not HISTORY.fullmatch(name)
         }
 
     def bind_the_rest(self) -> None:
@@ -353,6 +403,32 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
     ]
 
 
+def _moved(result: CellResult) -> list[str]:
+    if not result.copied:
+        return []
+    are, them, copies = ("is", "it", "it is a copy") if len(result.copied) == 1 else ("are", "them", "they are copies")
+    return [
+        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Something else here refers "
+        f"to {them}, or to a part of {them}: there {copies}, as before the cell."
+    ]
+
+
+def _copied(result: CellResult) -> list[str]:
+    """One sentence for each kept value that has something in common with values that are copies of it here."""
+    names: dict[str, list[str]] = {}
+    for name, kept in result.harvest.copied.items():
+        names.setdefault(kept, []).append(name)
+    found = []
+    for kept, parts in names.items():
+        are = "is" if len(parts) == 1 else "are"
+        it_is = "it is a copy" if len(parts) == 1 else "they are copies"
+        found.append(
+            f"{joined(parts)} {are} part of {kept}, which is kept on {nodes_text([result.node])}: here {it_is}, and a "
+            f"change on one side does not show on the other. Keep both with --keep {','.join([kept, *parts])}."
+        )
+    return found
+
+
 def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     """One sentence about what several runs changed, each for itself."""
     nodes: dict[str, list[int]] = {}
@@ -362,7 +438,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
                 nodes.setdefault(name, []).append(result.node)
     if not nodes:
         return []
-    names = _listed(list(nodes))
+    names = joined(nodes)
     ranks = sorted({rank for each in nodes.values() for rank in each})
     variables = [name for name in nodes if name.isidentifier()]  # others are settings, called what they are
     here = "it is" if len(nodes) == len(variables) == 1 else "they are"
@@ -370,6 +446,31 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     if variables:
         told += f" Assign the value in the cell to have the list of all copies: `{variables[0]} = {variables[0]}`."
     return [told]
+
+
+def _besides(results: Sequence[CellResult]) -> list[str]:
+    """The sentences about what happened beside the variables of the cell."""
+    return [*_forgotten(results), *_surroundings(results)]
+
+
+def _forgotten(results: Sequence[CellResult]) -> list[str]:
+    """The sentences about modules that are imported again because the sources of some have changed."""
+    nodes: dict[Forgotten, set[int]] = {}
+    for result in results:
+        nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
+    found = []
+    for modules, ranks in nodes.items():
+        where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
+        are = "is" if len(modules.others) == 1 else "are"
+        if changed:
+            has, it = ("has", "it") if len(modules.changed) == 1 else ("have", "them")
+            more = f", as {are} {others}" if others else ""
+            found.append(
+                f"{changed} {has} changed since {where} imported {it}: imported again there, with new variables{more}."
+            )
+        elif others:
+            found.append(f"{others} {are} imported again on {where}, with new variables.")
+    return found
 
 
 def _surroundings(results: Sequence[CellResult]) -> list[str]:
@@ -382,11 +483,7 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
         return []
     ranks = sorted({rank for each in nodes.values() for rank in each})
     are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {_listed(list(nodes))} on {nodes_text(ranks)}; here {are} as before."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} as before."]
 
 
 def _fix(reason: str, is_here: bool) -> str:

@@ -6,17 +6,20 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from skyward.control.offered import provider_config
+from skyward.control.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
 from skyward.kept import open_with
 from skyward.placement import target_of
 from skyward.reporting.screen import screen
 from skyward.retrying import Retries
+from skyward.shelf import KEEP_FOR
 from skyward.values import FrozenMap
 from skyward.wire.notebook import Side, unpack_shared
 from skyward_jupyter.capture import Capture, capture, elements_of
@@ -86,11 +89,20 @@ class CellRunner:
         here = ref(shell)
         open_with(lambda packed: _opened_in(here(), packed))
 
-    def run(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool = False) -> Any:
+    def run(
+        self,
+        raw: str,
+        options: "CellOptions",
+        settings: "Settings",
+        *,
+        gives: bool = False,
+        local: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Any:
         """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
 
         The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements. With `gives`,
-        for `%sky!`, the value is returned, and not displayed on the way.
+        for `%sky!`, the value is returned, and not displayed on the way; `local` are then the variables of the function
+        in which it is.
 
         Raises:
             UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
@@ -99,7 +111,7 @@ class CellRunner:
             BaseException: what the cell raised.
         """
         if options.local:
-            return self._run_here(raw, options, settings, gives=gives)
+            return self._run_here(raw, options, settings, gives=gives, local=local)
         code = self._analyse(raw, options, first_line=1 if gives else 2)
         if code.is_stream and gives:
             raise UsageError("%sky! gives one value, so its code cannot yield: write %%sky on top of a cell.")
@@ -108,7 +120,7 @@ class CellRunner:
         self._pools.check(options.pool, options.asked)
         self._check_place(options)
         trip = self._trip(options)
-        sent = self._capture(code, options, settings)
+        sent = self._capture(code, options, settings, local)
         sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
         if gives:
             sent = replace(sent, request=replace(sent.request, shows=False, gives=True))
@@ -125,14 +137,16 @@ class CellRunner:
         sent = replace(sent, request=replace(sent.request, files=files))
         return self._send(compute, code, sent, options, settings, raw, trip, gives=gives)
 
-    def _run_here(self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool) -> Any:
+    def _run_here(
+        self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool, local: Mapping[str, Any]
+    ) -> Any:
         """Run a cell in the notebook itself."""
         started = time.monotonic()
         shell: Any = self._shell
-        elements = None if options.map is None else elements_of(options.map, self._shell.user_ns)
+        elements = None if options.map is None else elements_of(options.map, {**self._shell.user_ns, **local})
         try:
             text = "\n" * ((0 if gives else 1) + blank_lines(raw)) + shell.transform_cell(raw)
-            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns)
+            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns, local)
         except SyntaxError as error:
             raise as_of_the_cell(error) from None
         if cell.is_stream:
@@ -142,7 +156,7 @@ class CellRunner:
             if options.map is not None and elements is not None:
                 return cell.run_each(options.map, elements)
             if cell.is_stream:
-                self._remember(cell.stream(self._show))
+                self._show_here(cell)
                 return None
             value = cell.run()
             if gives:
@@ -153,6 +167,17 @@ class CellRunner:
         finally:
             if shown:
                 self._publish(Footer((), (), time.monotonic() - started))
+
+    def _show_here(self, cell: LocalCell) -> None:
+        """Show the elements of a cell that yields here, as they come, and let `_` have the list of them."""
+        elements = []
+        try:
+            with closing(cell.stream(self._show)) as stream:
+                for element in stream:
+                    elements.append(element)
+                    self._show(element)
+        finally:
+            self._remember(elements)
 
     def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
         """Wait until a pool has as many nodes as it was told to have; how many those are.
@@ -269,7 +294,9 @@ class CellRunner:
             frame = frame.f_back
         return number
 
-    def _capture(self, code: CellCode, options: "CellOptions", settings: "Settings") -> Capture:
+    def _capture(
+        self, code: CellCode, options: "CellOptions", settings: "Settings", local: Mapping[str, Any]
+    ) -> Capture:
         limit = options.capture_limit or settings.capture_limit
         pool = self._pools.find(options.pool)
         return capture(
@@ -282,7 +309,8 @@ class CellRunner:
             in_place=not options.on_several,
             is_next=options.map is None and not options.on_several and not options.noblock,
             keep=options.keep,
-            keep_for=options.keep_for,
+            keep_for=KEEP_FOR if options.keep_for is None else options.keep_for,
+            local=local,
         )
 
     def _trip(self, options: "CellOptions") -> Trip:
@@ -345,7 +373,7 @@ class CellRunner:
                 pending = replace(
                     pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries
                 )
-                compute.start(pending, on=options.on, sink=sink, runs=runs)
+                compute.start(pending, on=options.on, sink=sink, runs=runs, waits=not options.noblock)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
@@ -369,8 +397,7 @@ class CellRunner:
         except KeyboardInterrupt:
             value = self._stop(cell, settings, quiet=options.quiet)
         except BaseException:
-            for run in runs:
-                run.cancel()
+            stop_all(runs)
             raise
         if shape == "map":
             return [] if not runs and code.shows_value else value
@@ -449,7 +476,7 @@ class CellRunner:
         over = [handle for handle in self.background if handle.done()]
         self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
         number = max((handle.number for handle in self.background), default=0) + 1
-        line = next(line.strip() for line in raw.splitlines() if line.strip())
+        line = next((line.strip() for line in raw.splitlines() if line.strip()), "")
         details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
         handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
         self.background.append(handle)

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from skyward.control.stopping import stop_all
 from skyward.errors import TaskCancelledError
-from skyward.words import asked_to_stop, nodes_text, size_text
+from skyward.words import asked_to_stop, joined, nodes_text, size_text
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
 from skyward_jupyter.originals import Originals
@@ -82,11 +83,12 @@ def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextMa
     Args:
         shown: a context to wait in.
     """
-    stopping = [run for run in runs if run.cancel()]
-    if not stopping:
-        return Stop(was_over=True, ended=False)
+    asked, stopping = stop_all(runs), list(runs)
     gave_up = False
     try:
+        stopping = asked.result()
+        if not stopping:
+            return Stop(was_over=True, ended=False)
         with shown:
             _wait_for(stopping, grace + _MARGIN if grace else 0.0)
     except KeyboardInterrupt:
@@ -175,7 +177,7 @@ def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> st
     if not names:
         return ""
     shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
-    which = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    which = joined(shown)
     if as_lists:
         return f"{which} came back as {'a list' if len(names) == 1 else 'lists'}, with None where a run had nothing"
     return f"{which} came back as {'it was' if len(names) == 1 else 'they were'} {when}"

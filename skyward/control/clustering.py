@@ -48,16 +48,24 @@ class Clustering:
 
     Args:
         need_node: says that a node is needed, and returns why none can be had, or "".
+        note: says something to the user.
 
     Attributes:
         spreading: what brings large blobs to its nodes.
     """
 
-    def __init__(self, pool: str, seed: bytes, need_node: Callable[[], str] = str) -> None:
+    def __init__(
+        self,
+        pool: str,
+        seed: bytes,
+        need_node: Callable[[], str] = str,
+        note: Callable[[str], object] = _logger.warning,
+    ) -> None:
         self.spreading = Spreading()
         self._pool = pool
         self._seed = seed
         self._need_node = need_node
+        self._note = note
         self._authority: Authority | None = None
         self._making: asyncio.Task[None] | None = None
         self._waiting: list[Node] = []
@@ -162,7 +170,7 @@ class Clustering:
         if losses:
             names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
             lost = "lost their content" if losses[0].whole else "may have lost part of their content"
-            _logger.warning("nodes of pool %r were gone at the same time: %s %s", self._pool, names, lost)
+            self._note(f"nodes were gone at the same time: {names} {lost}")
             self._tell_of_losses()
         if not self._members:
             self._era += 1

@@ -1,13 +1,17 @@
 """The results of a group one by one, each as soon as it is there."""
 
 from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any
+from concurrent.futures import FIRST_COMPLETED, wait
+from typing import TYPE_CHECKING, Any
 
 from skyward.control.blocked import Blocked
 from skyward.control.run import Run
+from skyward.control.stopping import stop_all
 from skyward.control.streams import Stream
 from skyward.control.waking import Bell
+
+if TYPE_CHECKING:
+    from skyward.control.work import TaskFuture
 
 __all__ = ["GroupStream"]
 
@@ -15,14 +19,16 @@ __all__ = ["GroupStream"]
 class GroupStream(Stream[Any]):
     """What `gather(..., stream=True) >> pool` gives. The first error is raised, and stops the other calls.
 
+    A call of a generator function gives its stream, at once.
+
     Args:
         runs: the calls of the group, in their order.
         ordered: keep that order; False gives each result as it completes.
     """
 
     def __init__(self, runs: Iterable[Run[Any]], *, ordered: bool) -> None:
-        self._runs = list(runs)
-        self._waiting: list[Future[Any]] = [run.future for run in self._runs]
+        self._runs = list(runs)  # those that `_waiting` is of
+        self._waiting: list[TaskFuture[Any]] = [run.given() for run in self._runs]
         self._ordered = ordered
         self._bell: Bell | None = None
 
@@ -33,7 +39,10 @@ class GroupStream(Stream[Any]):
             if not self._ordered and self._next_done() is None:
                 with Blocked(tuple(self._waiting)):
                     wait(self._waiting, return_when=FIRST_COMPLETED)
-            return self._waiting.pop(self._next_done() or 0).result()
+            place = self._next_done() or 0
+            result = self._waiting[place].take()
+            del self._waiting[place], self._runs[place]  # a stream that was given is its reader's
+            return result
         except BaseException:
             self.close()
             raise
@@ -59,6 +68,6 @@ class GroupStream(Stream[Any]):
     def close(self) -> None:
         """Stop the calls that are not over. Twice does no harm."""
         runs, self._runs = self._runs, []
-        for run in runs:
-            run.cancel()
         self._waiting.clear()
+        if runs:
+            stop_all(runs)

@@ -157,14 +157,19 @@ class Hearing:
             case _:
                 pass  # of a task that is over here
 
-    def not_sent(self, node: "Node", work: Work, error: ConnectionError | NodeFullError | ResultLostError) -> None:
+    def not_sent(self, node: "Node", work: Work, error: Exception) -> None:
         """A task did not get to its node."""
         if isinstance(error, ResultLostError):
             self._lost(node, work, error.result)
         elif isinstance(error, ConnectionError):
             self._spawn(self._not_moved(node, work.task, 0.0))
-        else:
+        elif isinstance(error, NodeFullError):
             self._no_room(node, work, error)
+        else:
+            _logger.error("%s() could not be sent to node %s", work.code.name, node.rank, exc_info=error)
+            kind = type(error).__name__
+            failed = _failed(RemoteError(f"{work.code.name}() could not be sent: {kind}: {error}.", kind))
+            self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, "RemoteError"), failed, work)
 
     def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
         """Part of what a task is fed did not get to its node, where it was stopped."""

@@ -64,12 +64,14 @@ class Inputs:
         takes: those whose values it takes, by the index of their markers.
         after: those that must have ended well.
         arrived: the values, by the same index, once all of them are there.
+        in_use: whether these are kept for the task.
     """
 
     name: str
     takes: tuple[Future[Any], ...]
     after: tuple[Future[Any], ...] = ()
     arrived: tuple[Value, ...] = ()
+    in_use: bool = False
 
     @property
     def futures(self) -> tuple[Future[Any], ...]:
@@ -105,15 +107,16 @@ class Inputs:
         return sum(view.nbytes for view in blobs if not isinstance(view, RemoteBlob))
 
     def let_go(self) -> None:
-        """The task has ended."""
-        for value in self.arrived:
+        """The task has ended. Twice does no harm."""
+        in_use, self.in_use = self.in_use, False
+        for value in self.arrived if in_use else ():
             value.let_go()
 
     def again(self) -> "Inputs":
         """The same, with its values at hand, for a task that runs again after it has ended."""
         for value in self.arrived:
             value.use()
-        return Inputs(self.name, (), (), self.arrived)
+        return Inputs(self.name, (), (), self.arrived, in_use=True)
 
     async def gather(self, undecoded: Callable[[Future[Any]], Value | None]) -> None:
         """Have the values at hand, once all have ended.
@@ -131,7 +134,7 @@ class Inputs:
             found.append(await asyncio.to_thread(_pickled, future, self.name) if value is None else value)
         for value in found:
             value.use()
-        self.arrived, self.takes, self.after = tuple(found), (), ()
+        self.arrived, self.takes, self.after, self.in_use = tuple(found), (), (), True
 
     def failure(self, failed: Future[Any]) -> BaseException | None:
         """The error that the task ends with because `failed` has, with a note that says so; None for a cancel."""

@@ -132,6 +132,12 @@ def nodes_for(wanted: Sequence[Sequence[KeptEntry]], pool: str) -> frozenset[int
         places.append((name, there))
     common = frozenset.intersection(*(there for _, there in places))
     if not common:
+        if len(places) > 1 and len({name for name, _ in places}) == 1:
+            every = nodes_text(frozenset[int]().union(*(there for _, there in places)))
+            raise UsageError(
+                f"{len(places)} values of the name {places[0][0]} are kept on {every}, so no node has all of them. Use "
+                "one of them at a time, such as each with `--map`, or bring them here with `fetch()` of each."
+            )
         each = joined(f"{name} is kept on {nodes_text(there)}" for name, there in places)
         raise UsageError(
             f"{each}, so no node has all of them. Make them in one cell, or bring one of them here with "
@@ -160,7 +166,8 @@ def nodes_of_all(wanted: Sequence[Sequence[KeptEntry]], pool: str, ranks: Iterab
         if len(entries) == 1 and len(ranks) > 1:
             raise UsageError(
                 f"{name} is kept on node {entries[0].node} only, and the pool has {len(ranks)} nodes: run this on one "
-                f"node, keep a {name} on every node with `--on all`, or bring it here with `{name}.fetch()`."
+                f"node, make {name} on all of them (`%%sky --on all --keep {name}`; in a script, what keeps it with "
+                f"`@ pool`), or bring it here with `{name}.fetch()`."
             )
     return nodes_for(wanted, pool)
 
@@ -189,7 +196,7 @@ def check_nodes(wanted: Sequence[Sequence[KeptEntry]], pool: str, ranks: Iterabl
 
 def _check_pool(entries: Sequence[KeptEntry], pool: str) -> None:
     for entry in entries:
-        if entry.pool != pool:
+        if entry.pool and entry.pool != pool:  # of a value that was lost before anyone asked, it is not known
             raise UsageError(
                 f"{entry.name} is kept in pool {entry.pool!r}, so it cannot be used in pool {pool!r}: run this there, "
                 f"or bring it here with `{entry.name}.fetch()`."

@@ -1,6 +1,7 @@
 """Results that stay on the nodes that made them, because other tasks take them and nobody here has asked for them.
 
-Such a result comes home when it is asked for, and before its node is given back. Where its node is lost, its task runs
+Such a result comes home when it is asked for, and before its node is given back. At the end of the pool those that are
+still wanted do, as far as there is time and room. Where its node is lost, its task runs
 again once the result is wanted. So a result is left only where that gives the same as before: not where the arguments
 are memory of the caller, who may have changed it.
 """
@@ -18,6 +19,7 @@ from skyward.control.work import Arrived, TaskFuture, Work
 from skyward.errors import NodeLostError, PoolClosedError, TaskCancelledError
 from skyward.wire.messages import Payload
 from skyward.wire.payload import blobs_of
+from skyward.words import joined, size_text
 
 if TYPE_CHECKING:
     from skyward.control.node import Node
@@ -33,6 +35,10 @@ _RECIPE = 64 * 1024 * 1024
 
 _NOTICED_WITHIN = 2.0
 """Seconds within which a node that has died is known to be lost, unless its link is what broke."""
+
+_AT_THE_END = 2 * 1024**3
+_AT_THE_END_WITHIN = 10.0
+"""Bytes of results that are brought here when the pool is closed, at most, and seconds that this may take."""
 
 
 class LeftResult:
@@ -86,11 +92,11 @@ class LeftResult:
         """
         return background.run(self._owner.bring(self))
 
-    async def part(self, key: bytes) -> memoryview:
+    async def part(self, key: bytes, asker: "Node") -> memoryview:
         """The bytes of a large part, for a node that cannot get it from another."""
         if self.home is None:
             self.home = await self._owner.fetch(self)
-            self._owner.went_through_here(self)
+            self._owner.went_through_here(self, asker)
         return self.home.blobs[key]
 
     @property
@@ -207,12 +213,33 @@ class LeftResults:
             result.home = result.home or await self.fetch(result)
         self._take_away(result)
 
-    def close(self) -> None:
-        """The nodes go."""
+    async def close(self, *, bring: bool) -> None:
+        """The nodes go: with `bring`, get what is still wanted, the smallest first, as far as time and room go."""
         self._is_closed = True
+        lost: list[LeftResult] = []
+        if bring:
+            await self._leave_nodes(lost)
         for result in tuple(self._there):
             result.node = None
         self._there.clear()
+        if names := dict.fromkeys(f"{result.recipe.code.name}()" for result in lost):
+            self._note(
+                f"What {joined(names)} returned, {size_text(sum(map(_size, lost)))} in all, could not be brought here "
+                f"before the nodes were given back ({size_text(_AT_THE_END)} and {_AT_THE_END_WITHIN:g} s at most): it "
+                "is lost. Call .result() before the pool is closed."
+            )
+
+    async def _leave_nodes(self, lost: list[LeftResult]) -> None:
+        wanted = sorted((each for each in self._there if each.is_wanted and each.home is None), key=_size)
+        ends = asyncio.get_running_loop().time() + _AT_THE_END_WITHIN
+        room = _AT_THE_END
+        for result in wanted:
+            room -= _size(result)
+            try:
+                async with asyncio.timeout_at(ends if room >= 0 else 0.0):
+                    result.home = await self.fetch(result)
+            except Exception:  # it was lost with its node, or takes too long
+                lost.append(result)
 
     # Here.
 
@@ -249,14 +276,13 @@ class LeftResults:
                 self._take_away(result)
             raise ResultLostError(result) from None
 
-    def went_through_here(self, result: LeftResult) -> None:
+    def went_through_here(self, result: LeftResult, asker: "Node") -> None:
         """The nodes could not give it to each other."""
         if not self._said:
             self._said = True
-            self._note(
-                f"What {result.recipe.code.name}() returned goes to another node through this machine, since the nodes "
-                "cannot reach each other."
-            )
+            is_ours = any(node is asker for node in self._nodes())
+            why = "since the nodes cannot reach each other" if is_ours else "since that is one of another pool"
+            self._note(f"What {result.recipe.code.name}() returned goes to another node through this machine, {why}.")
 
     # Again.
 
@@ -312,10 +338,14 @@ class LeftResults:
             self.forget(result)
 
 
+def _size(result: LeftResult) -> int:
+    return sum(blob.size for blob in blobs_of([result.payload]))
+
+
 def _recipe(work: Work) -> Work:
     """A task that does the same, and has a future of its own: that of `work` is to be forgotten with its last user."""
     future: TaskFuture[Any] = TaskFuture()
     future.name = work.future.name
     recipe = Work(work.code, work.call, future, work.sink, work.timeout, needs=work.needs, retries=work.retries)
-    recipe.origin, recipe.inputs, recipe.grace = work.origin, work.inputs, work.grace
+    recipe.origin, recipe.inputs, recipe.grace, recipe.target = work.origin, work.inputs, work.grace, work.target
     return recipe

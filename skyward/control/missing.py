@@ -7,8 +7,9 @@ would be installed otherwise.
 import os
 import shlex
 import sys
-from collections.abc import Iterable
-from importlib.metadata import packages_distributions
+from collections.abc import Iterable, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 from skyward.bootstrap.names import normalised, requirement_name
@@ -39,7 +40,7 @@ def _fix(module: str, present: Iterable[str]) -> str:
             f"function, or send it with `--include {shlex.quote(path)}` on the cell, or Image(includes=[{path!r}]) in "
             "code"
         )
-    installed = packages_distributions().get(top, [])
+    installed = _distributions(module, top)
     package = installed[0] if len(set(installed)) == 1 else pip_name(module)
     if given := next((each for each in present if requirement_name(each) == normalised(package)), ""):
         return f"Image.pip has {given!r}, which is installed there and brings no such module: check the module's name"
@@ -49,6 +50,26 @@ def _fix(module: str, present: Iterable[str]) -> str:
         f"nothing here brings it either, so check the name first; if the package {package!r} is the one you mean, add "
         f"it with `--pip {package}` on the cell, or Image(pip=[{package!r}]) in code"
     )
+
+
+def _distributions(module: str, top: str) -> Sequence[str]:
+    """The distributions that bring a module here. All are looked through only where the likely one does not."""
+    try:
+        if find_spec(top) is None:
+            return []
+    except (ImportError, ValueError):  # it is loaded, and says nothing of where it is from
+        pass
+    try:
+        likely = distribution(pip_name(module))
+    except (PackageNotFoundError, ValueError):
+        return packages_distributions().get(top, [])
+    return [likely.name] if _brings(likely, top) else packages_distributions().get(top, [])
+
+
+def _brings(found: Distribution, top: str) -> bool:
+    """Whether a distribution has a module or a package of this name."""
+    listed = (found.read_text("top_level.txt") or "").split()
+    return top in listed or any(file.parts[0] in (top, f"{top}.py") for file in found.files or ())
 
 
 def _own_file(name: str) -> Path | None:

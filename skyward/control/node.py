@@ -323,9 +323,9 @@ class Node:
         work: Work,
         attempt: int,
         share: tuple[int, int] | None,
-        failed: Callable[[ConnectionError | NodeFullError | ResultLostError], None],
+        failed: Callable[[Exception], None],
     ) -> None:
-        """Send a task, after the blobs it needs. `failed` is told why if those do not get there."""
+        """Send a task, after the blobs it needs. `failed` is told why if it does not get there."""
         blobs = work.blobs
         if not blobs:
             self._submit(work, attempt, share)
@@ -338,7 +338,7 @@ class Node:
                     if not unsent.done():
                         self._submit(work, attempt, share)
                         self._settle_unsent(work.task, sent=True)
-            except (ConnectionError, NodeFullError, ResultLostError) as error:
+            except Exception as error:
                 if not unsent.done():
                     self._settle_unsent(work.task, sent=False)
                     failed(error)
@@ -489,7 +489,7 @@ class Node:
         return self._fetch_and_put(key, view) if isinstance(view, RemoteBlob) else self.put(key, view)
 
     async def _fetch_and_put(self, key: bytes, blob: RemoteBlob) -> None:
-        await self.put(key, await blob.fetch())
+        await self.put(key, await blob.fetch(self))
 
     async def _bring_again(self, key: bytes, view: memoryview | RemoteBlob, leaving: asyncio.Future[None]) -> None:
         """Bring a blob that the node was told to forget, once it has: or what comes first would be forgotten."""

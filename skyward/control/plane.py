@@ -103,6 +103,7 @@ class ControlPlane:
                 | tasks.Dropped()
                 | tasks.Broadcast()
                 | tasks.Cancel()
+                | tasks.CancelBroadcast()
                 | tasks.Abandon()
                 | tasks.NodeDraining()
             ):

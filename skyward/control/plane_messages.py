@@ -104,6 +104,7 @@ type TaskMessage = (
     | tasks.Holding
     | tasks.Overdue
     | tasks.Cancel
+    | tasks.CancelBroadcast
     | tasks.Abandon
     | tasks.NodeDraining
 )

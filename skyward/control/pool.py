@@ -4,9 +4,11 @@ Lives on the library's loop; `skyward.compute` is its face for other threads.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,7 +43,7 @@ from skyward.control.settle import final, settle
 from skyward.control.snapshot import PoolSnapshot
 from skyward.control.viewing import view
 from skyward.control.work import Arrived, BroadcastWork, Work
-from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SkywardError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, RemoteError, SkywardError
 from skyward.events.bus import EventBus
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.scaling.snapshot import Demand
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _SEEN_EVERY = 20.0
+
+_logger = logging.getLogger(__name__)
 
 
 class Pool:
@@ -80,7 +84,9 @@ class Pool:
         self._launchers = launchers_of(record, groups, options)
         self._plane: ControlPlane | None = None
         self.clustering = (
-            None if options.cluster is False else Clustering(name, record.derive("authority"), self._use_node)
+            None
+            if options.cluster is False
+            else Clustering(name, record.derive("authority"), self._use_node, self._note)
         )
         self._works: dict[int, Work] = {}
         self.task_record = TaskRecord(self._works, self._rank_of)
@@ -91,7 +97,7 @@ class Pool:
             options.retry_on_interruption,
             self.submit,
             self._holds_results,
-            lambda text: self._bus.emit(events.PoolNote, f"Pool {name!r}: {text}"),
+            self._note,
             lambda: self._fleet.nodes.values(),
             self._spawn,
         )
@@ -111,6 +117,7 @@ class Pool:
         self.boots = self._fleet.boots
         self._feeding = Feeding(self._node_of, self._hearing.not_fed, self._delivered, self._spawn)
         self._held = Prerequisites(self._spawn)
+        self._unwanted: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(lambda: self._tell(plane.Tick()))
@@ -202,13 +209,19 @@ class Pool:
         if self._observer is not None and not self._leaves:
             self._observer.stopping(closed)
         self._held.close()
-        self._left.close()
         for work in tuple(self._works.values()):
             self._hearing.task_ended(work)
             settle(work, PoolClosedError(closed))
+            if work.inputs is not None and not work.is_member:
+                work.inputs.let_go()
         while self._broadcasts:
             _, broadcast = self._broadcasts.popitem()
-            broadcast.done(broadcast.members)
+            if broadcast.members or broadcast.is_cancelled:
+                self._end_broadcast(broadcast)
+            else:
+                broadcast.refused(PoolClosedError(closed))
+        # Whatever goes wrong with them, the machines are given back.
+        await asyncio.gather(self._left.close(bring=not self._leaves), return_exceptions=True)
         try:
             await self._fleet.close(leave=self._leaves)
             if self._plane is not None:
@@ -234,6 +247,15 @@ class Pool:
             self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
             self._bus.end()
 
+    def _note(self, text: str) -> None:
+        """Tell the user something."""
+        self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {text}")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has come so far in opening that there is something to see of it."""
+        return self._plane is not None and self.state not in ("idle", "requesting")
+
     @property
     def _provider(self) -> str:
         return ", ".join(dict.fromkeys(launcher.provider_name for launcher in self._launchers.values()))
@@ -255,8 +277,8 @@ class Pool:
 
     # Tasks.
 
-    def submit(self, works: Sequence[Work], target: int | None = None) -> None:
-        """Take tasks, in order; with `target`, for the node of that rank. Those that wait for others follow later."""
+    def submit(self, works: Sequence[Work]) -> None:
+        """Take tasks, in order. Those that wait for others follow later."""
         if self.state in ("stopping", "closed"):
             closed = PoolClosedError(f"Pool {self.name!r} is closed. Open it, or a new one, first.")
             for work in works:
@@ -264,12 +286,12 @@ class Pool:
             return
         for work in works:
             work.task = self._ready().tasks.number()
-        self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready], target)
+        self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready])
         for work in works:
             if work.inputs is not None and not work.inputs.is_ready:
-                self._hold(work, work.inputs, target)
+                self._hold(work, work.inputs)
 
-    def _hold(self, work: Work, inputs: Inputs, target: int | None) -> None:
+    def _hold(self, work: Work, inputs: Inputs) -> None:
         """Queue a task once what it waits for is there."""
         self._works[work.task] = work
         work.future.parts = lambda: inputs.futures
@@ -285,7 +307,7 @@ class Pool:
             work.unwanted = f": {why}"
             self._end_held(work, "cancelled", why)
 
-        self._held.hold(work.task, inputs, lambda: self._enqueue([work], target), broken, unwanted)
+        self._held.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
 
     def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
         """End a task that is not queued."""
@@ -295,21 +317,19 @@ class Pool:
         self._settle(ended.task, ended.outcome, ended.reason)
         self.task_record.revision += 1
 
-    def _enqueue(self, works: Sequence[Work], target: int | None) -> None:
+    def _enqueue(self, works: Sequence[Work]) -> None:
         """Queue tasks that can run."""
-        ready = self._ready()
-        if target is not None and target not in ready.reconciler.book.seats:
-            error = no_node(self.name, [target], ready.reconciler.book)
-            for work in works:
-                self._refuse(work, error)
-            return
+        book = self._ready().reconciler.book
         batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
-            rank = target
+            rank = work.target
+            if rank is not None and rank not in book.seats:
+                self._refuse(work, no_node(self.name, [rank], book))
+                continue
             if work.kept:
                 try:
-                    rank = self.kept_values.place(work, target)
+                    rank = self.kept_values.place(work, rank)
                 except SkywardError as error:
                     self._refuse(work, error)
                     continue
@@ -370,7 +390,7 @@ class Pool:
         if work.kept:
             ranks, said = self.kept_values.places(work, ranks)
             if said:
-                self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {said}")
+                self._note(said)
         self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
     def _let_go(self, inputs: Inputs) -> None:
@@ -384,6 +404,7 @@ class Pool:
 
     def _withhold(self, node: Node, work: Work, result: LeftResult) -> None:
         """Have a task wait until a result that it takes, and that was lost, is there again."""
+        work.running = False
         self._tell(tasks.Withheld(work.task, node.rank))
 
         async def restore() -> None:
@@ -399,7 +420,13 @@ class Pool:
         self._spawn(restore())
 
     def cancel(self, works: Iterable[Work]) -> None:
-        """Stop tasks; each ends when its node has stopped it."""
+        """Stop tasks, soon: those of many calls in one step; each ends when its node has stopped it."""
+        if not self._unwanted:
+            asyncio.get_running_loop().call_soon(self._cancel_unwanted)
+        self._unwanted += works
+
+    def _cancel_unwanted(self) -> None:
+        works, self._unwanted = self._unwanted, []
         self.cancel_numbers(work.task for work in works)
 
     def limit(self, works: Sequence[Work], seconds: float) -> None:
@@ -432,11 +459,11 @@ class Pool:
         return len(there)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
-        """Stop every member of a broadcast."""
+        """Stop every member of a broadcast; it gets no more of them."""
+        broadcast.is_cancelled = True
         if self._held.let_go(broadcast.number):
-            del self._broadcasts[broadcast.number]
-            broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
-        self.cancel(broadcast.members.values())
+            self._end_broadcast(self._broadcasts.pop(broadcast.number))
+        self._tell(tasks.CancelBroadcast(broadcast.number))
 
     def credit(self, work: Work, units: int) -> None:
         """The caller has consumed part of a task's stream."""
@@ -482,49 +509,68 @@ class Pool:
         effects = self._plane.handle(message, now)
         self._observer.told(message, effects, now)
         for effect in effects:
-            if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
-                effect = final(settled, effect)
-            self._observer.does(effect)
-            match effect:
-                case tasks.Send(task, rank, attempt, share):
-                    node = self._fleet.nodes[rank]
-                    self._send(self._works[task], node, attempt, share)
-                    sent.add(node)
-                case tasks.Settle(task, outcome, reason):
-                    self._settle(task, outcome, reason)
-                case tasks.Stop(task, rank):
-                    self._stop(task, rank, "cancelled")
-                case tasks.Recall(task, rank):
-                    self._stop(task, rank, "returned", recall=True)
-                case tasks.Member(broadcast, task, rank):
-                    owner = self._broadcasts[broadcast]
-                    owner.members[rank] = self._works[task] = work = owner.make()
-                    work.task = task
-                case tasks.BroadcastEnded(broadcast):
-                    ended = self._broadcasts.pop(broadcast)
-                    ended.done(ended.members)
-                    if ended.inputs is not None:
-                        self._let_go(ended.inputs)
-                case tasks.Requeue(task, _, retries, reason):
-                    again = self._works[task]
-                    again.running, again.retried, again.retried_after = False, retries, reason
-                    self._arrived.pop(task, None)
-                    asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
-                case plane.Ready() | plane.Decided():
-                    pass
-                case plane.Forget() | plane.Unkept():
-                    self.kept_values.carry_out(effect)
-                case machine_messages.Drain(rank) if rank in self._fleet.nodes:
-                    self._left.clear(self._fleet.nodes[rank])
-                case machine_messages.GiveUp():
-                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._plane.failure}")
-                case _:
-                    self._fleet.do(effect, sum(self._plane.desired.values()))
+            try:
+                self._carry_out(effect, sent)
+            except Exception as error:  # of one effect: those behind it are of other tasks and nodes
+                self._not_carried_out(effect, error)
         for node in sent:
             node.flush()
         self._observer.done()
         self._progress.set()
         self._alarm.set(self._plane.next_tick)
+
+    def _carry_out(self, effect: plane.Effect, sent: set[Node]) -> None:
+        """Carry out one decision; nodes that were sent something are added to `sent`."""
+        control = self._ready()
+        if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
+            effect = final(settled, effect)
+        if self._observer is not None:
+            self._observer.does(effect)
+        match effect:
+            case tasks.Send(task, rank, attempt, share):
+                node = self._fleet.nodes[rank]
+                self._send(self._works[task], node, attempt, share)
+                sent.add(node)
+            case tasks.Settle(task, outcome, reason):
+                self._settle(task, outcome, reason)
+            case tasks.Stop(task, rank):
+                self._stop(task, rank, "cancelled")
+            case tasks.Recall(task, rank):
+                self._stop(task, rank, "returned", recall=True)
+            case tasks.Member(broadcast, task, rank):
+                owner = self._broadcasts[broadcast]
+                owner.members[rank] = self._works[task] = work = owner.make()
+                work.task = task
+            case tasks.BroadcastEnded(broadcast):
+                self._end_broadcast(self._broadcasts.pop(broadcast))
+            case tasks.Requeue(task, _, retries, reason):
+                again = self._works[task]
+                again.running, again.retried, again.retried_after = False, retries, reason
+                again.is_leaving, again.coming = False, 0
+                self._arrived.pop(task, None)
+                asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
+            case plane.Ready() | plane.Decided():
+                pass
+            case plane.Forget() | plane.Unkept():
+                self.kept_values.carry_out(effect)
+            case machine_messages.Drain(rank) if rank in self._fleet.nodes:
+                self._left.clear(self._fleet.nodes[rank])
+            case machine_messages.GiveUp():
+                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {control.failure}")
+            case _:
+                self._fleet.do(effect, sum(control.desired.values()))
+
+    def _not_carried_out(self, effect: plane.Effect, error: Exception) -> None:
+        """Log an effect that failed here. A task that could not be sent ends with the error, rather than never."""
+        _logger.error("%s of pool %r failed here", type(effect).__name__, self.name, exc_info=error)
+        if not isinstance(effect, tasks.Send):
+            return
+        if (work := self._works.get(effect.task)) is not None:
+            work.broken, work.error = _of_ours(f"{work.code.name}() was not sent", error), "RemoteError"
+        if (node := self._fleet.nodes.get(effect.rank)) is not None:
+            with suppress(Exception):  # it has failed once
+                node.stop_task(effect.task)
+        asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
 
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
@@ -551,18 +597,39 @@ class Pool:
         work = self._works.pop(task, None)
         if work is None:
             return
+        try:
+            self._end(work, outcome, reason)
+        except Exception as error:
+            _logger.exception("task %s of pool %r could not be ended in order", task, self.name)
+            settle(work, _of_ours(f"What came of {work.code.name}() was lost", error))
+        finally:
+            if work.inputs is not None and not work.is_member:
+                self._let_go(work.inputs)
+        self.log.task_ended(task)
+
+    def _end(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         self._hearing.task_ended(work)
         self.task_record.ended(work, outcome, reason)
-        arrived = self._arrived.pop(task, None)
+        arrived = self._arrived.pop(work.task, None)
         if outcome not in ("value", "raised") and self._ready().kept.entries:
             left = keys_of(arrived.kept) if isinstance(arrived, Arrived) else ()
-            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task, left)
+            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, work.task, left)
         settle(work, outcome, reason, arrived)
-        if work.inputs is not None and not work.is_member:
-            self._let_go(work.inputs)
-        self.log.task_ended(task)
+
+    def _end_broadcast(self, broadcast: BroadcastWork) -> None:
+        try:
+            if broadcast.is_cancelled and not broadcast.members:
+                broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
+            else:
+                broadcast.done(broadcast.members)
+        except Exception as error:
+            _logger.exception("broadcast %s of pool %r could not be ended in order", broadcast.number, self.name)
+            broadcast.refused(_of_ours(f"What came of {broadcast.name}() was lost", error))
+        finally:
+            if broadcast.inputs is not None:
+                self._let_go(broadcast.inputs)
 
     # What another process has sent.
 
@@ -650,6 +717,14 @@ class Pool:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+
+def _of_ours(what: str, error: Exception) -> RemoteError:
+    """What a task ends with that an error of the library itself has kept from ending in order."""
+    kind = type(error).__name__
+    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind)
+    failed.__cause__ = error
+    return failed
 
 
 def _now() -> float:

@@ -53,6 +53,7 @@ class Prerequisites:
             else:
                 error = inputs.failure(failed)
             if not self.let_go(number):
+                inputs.let_go()
                 return
             if error is not None:
                 broken(error, f"{why}, which failed" if why else "")

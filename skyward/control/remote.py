@@ -7,6 +7,7 @@ from skyward.wire.messages import Blob
 
 if TYPE_CHECKING:
     from skyward.control.left_results import LeftResult
+    from skyward.control.node import Node
 
 __all__ = ["RemoteBlob", "ResultLostError"]
 
@@ -35,10 +36,10 @@ class RemoteBlob:
         """Its size."""
         return self.blob.size
 
-    async def fetch(self) -> memoryview:
-        """Its bytes, brought here.
+    async def fetch(self, asker: "Node") -> memoryview:
+        """Its bytes, brought here for a node that cannot get them from another.
 
         Raises:
             ResultLostError: it is there no more.
         """
-        return await self.result.part(self.blob.key)
+        return await self.result.part(self.blob.key, asker)

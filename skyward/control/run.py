@@ -95,6 +95,15 @@ class Run[T]:
             raise OperatorError("Only a generator function has items; take the result from `.future`.")
         return RemoteIterator(self._stream)
 
+    def given(self) -> TaskFuture[Any]:
+        """A future of what the call gives: its result; for a generator function, at once, the iterator of `items`."""
+        if self._stream is None:
+            return self.future
+        ready: TaskFuture[Any] = TaskFuture()
+        ready.name = self.future.name
+        ready.set_result(self.items())
+        return ready
+
     def release_kept(self) -> None:
         """Let go of the handles of kept values in its result, which its caller has taken out of it."""
         for work in self._works():

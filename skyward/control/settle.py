@@ -51,7 +51,8 @@ def settle(
     try:
         _settle(work, outcome, reason, arrived)
     finally:
-        work.call = _NOTHING  # a handle of the task does not keep its arguments
+        work.call = _NOTHING  # a handle of the task keeps neither its arguments nor what its function uses
+        work.code = replace(work.code, outgoing=_NOTHING)
 
 
 _NOTHING = Outgoing(Payload(b""))

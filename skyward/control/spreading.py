@@ -162,7 +162,7 @@ class Spreading:
     async def _fetch(self, number: int, key: bytes, blob: RemoteBlob) -> None:
         """Bring a blob here that a node cannot get from the one that has it, and send it then."""
         try:
-            view = await blob.fetch()
+            view = await blob.fetch(self._nodes[number])
         except ResultLostError as error:
             if (number, key) in self._carried:
                 self._refused[number, key] = error

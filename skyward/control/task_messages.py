@@ -11,6 +11,7 @@ __all__ = [
     "Broadcast",
     "BroadcastEnded",
     "Cancel",
+    "CancelBroadcast",
     "Delivered",
     "Dropped",
     "Effect",
@@ -214,6 +215,13 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelBroadcast:
+    """The caller wants a broadcast no more: neither the parts that there are, nor those of nodes that join."""
+
+    broadcast: int
+
+
+@dataclass(frozen=True, slots=True)
 class Abandon:
     """What waits will find no node any more: none can be had, or none can be paid. `shapes`: only what needs these."""
 
@@ -245,6 +253,7 @@ type Message = (
     | Released
     | Holding
     | Cancel
+    | CancelBroadcast
     | Abandon
     | Tick
 )

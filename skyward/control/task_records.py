@@ -44,7 +44,7 @@ class BroadcastRecord:
     """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
 
     `over`: ranks whose part has ended though their node was lost. `only`: the nodes that it is for; None for all.
-    `bound`: its parts use what their nodes keep, so that each ends with its node.
+    `bound`: its parts use what their nodes keep, so that each ends with its node. `cancelled`: it takes no more parts.
     """
 
     needs: Needs
@@ -55,3 +55,4 @@ class BroadcastRecord:
     over: set[int] = field(default_factory=set)
     only: tuple[int, ...] | None = None
     bound: bool = False
+    cancelled: bool = False

@@ -24,6 +24,7 @@ from skyward.control.task_messages import (
     Broadcast,
     BroadcastEnded,
     Cancel,
+    CancelBroadcast,
     Delivered,
     Dropped,
     Effect,
@@ -261,6 +262,14 @@ class TaskManager:
                 self._holding[rank] = count
             case Cancel(tasks):
                 self._cancel(tasks, effects)
+            case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
+                record_of = self._broadcasts[broadcast]
+                record_of.cancelled = True
+                if record_of.members:
+                    self._cancel(tuple(record_of.members), effects)
+                else:
+                    del self._broadcasts[broadcast]
+                    effects.append(BroadcastEnded(broadcast))
             case Abandon(reason, outcome, shapes):
                 unsent = ((task, record.needs) for task, record in self._tasks.items() if record.node is None)
                 waiting = {task for task, needs in unsent if shapes is None or needs in shapes}
@@ -323,7 +332,7 @@ class TaskManager:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
-            if record.bound or (record.only is not None and rank not in record.only):
+            if record.bound or record.cancelled or (record.only is not None and rank not in record.only):
                 continue
             if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
                 share = (record.size, record.size) if record.size else (0, 1)

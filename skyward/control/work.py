@@ -1,20 +1,22 @@
 """One task at the client: what is sent, and where what comes back goes."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from skyward.control import background
+from skyward.control import background, stopping
 from skyward.control.blocked import Blocked
 from skyward.control.costing import FREE, Terms
 from skyward.control.forked import refuse_forked
 from skyward.control.inputs import Inputs
 from skyward.control.origin import Origin
+from skyward.control.stopping import stop_all
 from skyward.control.streams import Feeder, StreamBuffer
 from skyward.control.waking import Bell
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
@@ -88,6 +90,8 @@ class Away(Protocol):
     def coming(self) -> "Future[Arrived]":
         """A future of it."""
 
+
+_logger = logging.getLogger(__name__)
 
 _INTERRUPTIBLE = 0.5
 """Seconds of one wait: Python does not act on a signal that comes just before a wait until that ends."""
@@ -163,20 +167,24 @@ class TaskFuture[T](Future[T]):
         self._stop, self._is_running, self.parts = None, None, tuple
 
     def result(self, timeout: float | None = None) -> T:
-        """The result; raises what the task raised, or `TaskCancelledError`."""
+        """The result; raises what the task raised, or `TaskCancelledError`. An interrupt of the wait stops the work."""
+        __tracebackhide__ = True
+        try:
+            return self.take(timeout)
+        except KeyboardInterrupt:
+            if how := self._interrupted():
+                raise KeyboardInterrupt(how) from None
+            raise
+        finally:
+            self = None  # type: ignore[assignment]  # as below
+
+    def take(self, timeout: float | None = None) -> T:
+        """The same as `result`, but an interrupt leaves the work alone."""
         __tracebackhide__ = True
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            refuse_forked()
-            self._asked = True
-            if timeout is None and not self.done():
-                with Blocked(self):
-                    while not self.done():
-                        with suppress(TimeoutError, CancelledError):
-                            super().exception(_INTERRUPTIBLE)
-                arrived: object = super().result(0)
-            else:
-                arrived = super().result(timeout)
+            self._wait(deadline)
+            arrived: object = super().result(0)
             if (away := self._away(arrived)) is not None:
                 return self._give(_bring(away.coming(), deadline), own=True)
         except CancelledError as error:
@@ -187,6 +195,29 @@ class TaskFuture[T](Future[T]):
             self = None  # type: ignore[assignment]  # as below
             raise
         return self._give(arrived)
+
+    def _wait(self, deadline: float | None) -> None:
+        """Wait until it has ended.
+
+        Raises:
+            TimeoutError: it has not by then.
+        """
+        refuse_forked()
+        self._asked = True
+        if not self.done():
+            with nullcontext() if deadline is not None else Blocked(self):
+                _wait_in_pieces(self, deadline)
+
+    def _interrupted(self) -> str:
+        """Stop the work, as the wait for it was interrupted; how that went, empty where there was nothing to stop."""
+        if self.done() or self._stop is None:
+            return ""
+        with suppress(KeyboardInterrupt):
+            stop_all([self])
+            wait([self], stopping.GRACE)
+        if not self.done():
+            return f"{self.name} was asked to stop, and has not confirmed it yet"
+        return self._cancelled_why.rstrip(".") if self.cancelled() else "the work had ended"
 
     def _give(self, arrived: object, *, own: bool = False) -> T:
         """The value of what has come, or the error that keeps it from being one. `own`: no other task takes it."""
@@ -230,20 +261,30 @@ class TaskFuture[T](Future[T]):
         super().add_done_callback(callback)
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
-        """Have `fn` called when it has ended, with it."""
+        """Have `fn` called when it has ended, with it. What it raises on the library's thread is logged."""
         self._asked = True
-        super().add_done_callback(fn)
+
+        def call(ended: Future[T]) -> None:
+            try:
+                fn(ended)
+            except BaseException:
+                if not background.on_loop():
+                    raise
+                # An exit or an interrupt would end the loop, and with it all pools.
+                _logger.exception("a callback of the future of %s raised", self.name)
+
+        super().add_done_callback(call)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the task raised; None if it returned."""
-        refuse_forked()
-        self._asked = True
+        """What the task raised; None if it returned. An interrupt of the wait stops the work, as that of `result`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if timeout is None and not self.done():
-            with Blocked(self):
-                error = super().exception()
-        else:
-            error = super().exception(timeout)
+        try:
+            self._wait(deadline)
+        except KeyboardInterrupt:
+            if how := self._interrupted():
+                raise KeyboardInterrupt(how) from None
+            raise
+        error = super().exception(0)
         if error is not None:
             return error
         arrived: object = super().result(0)
@@ -319,20 +360,29 @@ class TaskFuture[T](Future[T]):
         return True
 
 
+def _wait_in_pieces(future: Future[Any], deadline: float | None) -> None:
+    """Wait until a future is done.
+
+    Raises:
+        TimeoutError: it is not, at `deadline`.
+    """
+    while not future.done():
+        left = _INTERRUPTIBLE if deadline is None else min(_INTERRUPTIBLE, deadline - time.monotonic())
+        with suppress(TimeoutError, CancelledError):
+            Future.exception(future, max(0.0, left))
+        if deadline is not None and time.monotonic() >= deadline and not future.done():
+            raise TimeoutError
+
+
 def _bring(coming: Future[Arrived], deadline: float | None) -> Arrived:
-    """What is coming; waits in pieces, as `result` does."""
+    """What is coming."""
     if background.on_loop():
         coming.cancel()
         raise UsageError(
             "A result that is still on its node cannot be taken in a callback of another future: wait for it."
         )
     try:
-        while not coming.done():
-            left = _INTERRUPTIBLE if deadline is None else min(_INTERRUPTIBLE, deadline - time.monotonic())
-            with suppress(TimeoutError, CancelledError):
-                coming.exception(max(0.0, left))
-            if deadline is not None and time.monotonic() >= deadline and not coming.done():
-                raise TimeoutError
+        _wait_in_pieces(coming, deadline)
         return coming.result(0)
     except BaseException:
         coming.cancel()
@@ -371,6 +421,7 @@ class Work:
         unwanted: why it is cancelled, because one of these was.
         restores: the result that it makes again, which was lost.
         is_member: whether it is one of a broadcast, which has the same inputs for all.
+        target: rank of the node that it is for; None for any.
     """
 
     code: PreparedCode
@@ -406,6 +457,7 @@ class Work:
     unwanted: str = ""
     restores: "LeftResult | None" = None
     is_member: bool = False
+    target: int | None = None
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":
@@ -440,6 +492,7 @@ class BroadcastWork:
         inputs: what it waits for before it begins.
         where: the nodes that it is for.
         of_call: handles of the kept values that are part of its call.
+        is_cancelled: whether its caller wants it no more.
     """
 
     make: Callable[[], Work]
@@ -454,6 +507,7 @@ class BroadcastWork:
     where: Several = ALL
     of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
+    is_cancelled: bool = False
 
     @property
     def kept(self) -> "tuple[Kept[Any], ...]":

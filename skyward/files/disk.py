@@ -83,14 +83,14 @@ def below(
         entries = _entries(root, inside)
         if inside != start and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
+        if inside != start and folders is not None:
+            folders.append(inside[:-1])
         for entry in entries:
             path = inside + entry.name
             if excludes.skips(path.removeprefix(start)):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(f"{path}/")
-                if folders is not None:
-                    folders.append(path)
             elif (status := _file(entry)) is not None:
                 found[path] = status
                 if len(found) > most:

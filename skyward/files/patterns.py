@@ -1,5 +1,6 @@
 """Relative paths, and patterns of them. The same on every system: parts are separated by "/"."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ __all__ = [
     "is_inside",
     "is_pattern",
     "is_relative",
+    "literal",
     "parents",
 ]
 
@@ -63,6 +65,15 @@ def is_inside(path: str, folder: str) -> bool:
 def is_pattern(text: str) -> bool:
     """Return whether `text` has a character that stands for others."""
     return any(character in text for character in "*?[")
+
+
+def literal(path: str) -> str:
+    """Return the pattern for one path, as `--fetch` reads it.
+
+    Commas stand between patterns, and spaces around them do not count, so "?" stands for those.
+    """
+    pattern = re.sub(r"([*?[])", r"[\1]", path)
+    return re.sub(r"[,\n]|^\s|\s$", "?", pattern)
 
 
 def parents(path: str) -> Iterator[str]:

@@ -93,6 +93,10 @@ class FilesRequest:
         """Return whether a file is of a folder that is the same on both sides."""
         return any(root.has(path) for root in self.roots)
 
+    def syncs_folder(self, path: str) -> bool:
+        """Return whether a folder is the same on both sides, or is in one."""
+        return any(path == root.path or root.has(path) for root in self.roots)
+
     def allows(self, path: str) -> bool:
         """Return whether a file of this path may come home."""
         return self.syncs(path) or any(Glob(text).matches(path) for text in self.fetch)
@@ -123,6 +127,7 @@ class FilesResult:
         files: what comes home.
         blobs: the bytes of it.
         deleted: files that it deleted, of folders that are the same on both sides.
+        made, removed: folders in these that it made and removed.
         unmatched: patterns that no file matched.
         left: files that it wrote and that stay on the node.
         notes: a sentence each on what could not be as it was asked for.
@@ -134,6 +139,8 @@ class FilesResult:
     files: tuple[Brought, ...] = ()
     blobs: tuple[Packed, ...] = ()
     deleted: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

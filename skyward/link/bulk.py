@@ -1,7 +1,6 @@
 """The client's end of the bulk path: a lane up and a lane down for each node, each a thread and a connection."""
 
 import contextlib
-import mmap
 import queue
 import socket
 import threading
@@ -9,12 +8,11 @@ import time
 from concurrent.futures import Future
 
 from skyward.wire.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
+from skyward.wire.copies import room
 from skyward.wire.messages import Blob
 from skyward.wire.proof import UnprovedError, call
 
 __all__ = ["BulkLane", "BulkPath", "NodeFullError"]
-
-LARGE_PAGE = 2 * 1024 * 1024
 
 _CONNECT_WITHIN = 10.0
 """Seconds that a connection may take to be made, and to be proved over however many attempts."""
@@ -114,9 +112,9 @@ class BulkLane:
         if read_exactly(connection, len(OK)) != OK:
             raise _NotHeldError("the node does not hold it any more")
         (size,) = SIZE.unpack(read_exactly(connection, SIZE.size))
-        room = _room(size)
-        read_into(connection, room)
-        return room
+        memory = room(size)
+        read_into(connection, memory)
+        return memory
 
     def _connect(self) -> socket.socket:
         """The connection, proved. A node that is crowded by strangers may drop us as one of them: try again, then."""
@@ -212,20 +210,3 @@ def _dial(address: str) -> socket.socket:
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
-
-
-def _room(size: int) -> memoryview:
-    """Memory for a blob; where the system has large pages, of those, which are there several times sooner.
-
-    Raises:
-        MemoryError: there is none.
-    """
-    if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return memoryview(bytearray(size))
-    try:
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError) as error:
-        raise MemoryError(f"no memory for {size:,} bytes: {error}") from None
-    with contextlib.suppress(OSError):  # a kernel without them
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)

@@ -1,5 +1,6 @@
 """NumPy arrays that share memory, and go on sharing it where they travel to. NumPy itself need not be installed."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pickle import PickleBuffer
@@ -7,8 +8,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 __all__ = [
-    *("Extent", "Memory", "View", "arrays_owned_by", "attributes_of_array", "extent_of", "is_array"),
-    *("is_derived_array", "is_inside_frame", "shared_views", "view_in"),
+    *("Extent", "Memory", "View", "arrays_owned_by", "attributes_of_array", "extent_of", "extent_of_bytes", "is_array"),
+    *("is_derived_array", "is_inside_frame", "shared_views", "view_in", "view_in_bytes"),
 ]
 
 
@@ -42,7 +43,7 @@ def arrays_owned_by(value: Any) -> Iterator[Any]:
     if is_inside_frame(type(value)):
         for block in getattr(value, "blocks", (value,)):
             values = getattr(block, "values", None)
-            for array in (values, getattr(values, "_ndarray", None)):
+            for array in (values, getattr(values, "_ndarray", None), getattr(block, "_ndarray", None)):
                 if is_array(array):
                     yield array
 
@@ -60,7 +61,9 @@ class Extent:
     """Where the elements of an array lie.
 
     Attributes:
-        owner: the array at the end of the chain of bases, which all views of its memory have in common.
+        owner: what is at the end of the chain of bases: an array, or another object that lends its memory, as a
+            `bytearray` does. Arrays of one memory mostly have it in common, but what NumPy does not know of is not in
+            the chain; addresses tell for certain.
         start: address of the first byte.
         end: address after the last one.
     """
@@ -69,12 +72,16 @@ class Extent:
     start: int
     end: int
 
+    def overlaps(self, other: "Extent") -> bool:
+        """Return whether there are addresses in both."""
+        return self.start < other.end and other.start < self.end
+
 
 def extent_of(array: Any) -> Extent:
     """Return where the elements of `array` lie."""
     owner = array
-    while is_array(owner.base):
-        owner = owner.base
+    while (base := _base_of(owner)) is not None:
+        owner = base
     start = end = array.__array_interface__["data"][0]
     for count, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
@@ -82,6 +89,22 @@ def extent_of(array: Any) -> Extent:
         else:
             end += (count - 1) * stride
     return Extent(owner, start, end + array.itemsize if array.size else start)
+
+
+def _base_of(value: Any) -> Any:
+    """Return what `value` has its memory from; None if that is its own."""
+    kind = type(value)
+    if kind is memoryview:
+        return value.obj
+    if is_array(value) or is_derived_array(value) or (kind.__name__ == "DummyArray" and kind.__module__[:5] == "numpy"):
+        return value.base
+    return value.memory if kind is _Span else None
+
+
+def extent_of_bytes(memory: bytearray) -> Extent:
+    """Return where the content of `memory` lies. NumPy must be loaded."""
+    start = sys.modules["numpy"].frombuffer(memory, "uint8").__array_interface__["data"][0] if memory else 0
+    return Extent(memory, start, start + len(memory))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +122,7 @@ class View:
     """An array as a view of memory that it shares.
 
     Attributes:
-        memory: the memory, or an array that spans it.
+        memory: the memory, or an array or a `bytearray` that spans it.
         start: address of the first byte of it.
         array: the array.
     """
@@ -116,19 +139,30 @@ class View:
 
 
 def shared_views(arrays: Iterable[Any]) -> list[dict[int, View]]:
-    """Return the groups of arrays that share memory: by the identity of each of its arrays, how to see it as a view."""
-    by_owner: dict[int, list[tuple[Extent, Any]]] = {}
-    for array in {id(array): array for array in arrays}.values():
-        extent = extent_of(array)
-        if extent.end > extent.start:
-            by_owner.setdefault(id(extent.owner), []).append((extent, array))
-    found = []
-    for extents in by_owner.values():
-        owner = extents[0][0].owner
-        if len(extents) == 1 or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
-            continue
-        found += [_group(owner, members) for members in _overlapping(sorted(extents, key=lambda each: each[0].start))]
-    return [group for group in found if group]
+    """Return the groups of arrays that share memory: by the identity of each of its arrays, how to see it as a view.
+
+    An array of which elements share memory is a group of its own, too.
+    """
+    extents = [(extent_of(array), array) for array in {id(array): array for array in arrays}.values()]
+    extents = sorted((each for each in extents if each[0].end > each[0].start), key=lambda each: each[0].start)
+    return [
+        _group(members)
+        for members in _overlapping(extents)
+        if len(members) > 1 or (members and may_overlap_itself(members[0][1]))
+    ]
+
+
+def may_overlap_itself(array: Any) -> bool:
+    """Return whether elements of `array` could share memory with one another."""
+    if array.flags.forc:
+        return False
+    reach = array.itemsize
+    for stride, count in sorted((abs(stride), count) for stride, count in zip(array.strides, array.shape, strict=True)):
+        if count > 1:
+            if stride < reach:
+                return True
+            reach += (count - 1) * stride
+    return False
 
 
 def _overlapping(extents: list[tuple[Extent, Any]]) -> Iterator[list[tuple[Extent, Any]]]:
@@ -143,13 +177,29 @@ def _overlapping(extents: list[tuple[Extent, Any]]) -> Iterator[list[tuple[Exten
     yield group
 
 
-def _group(owner: Any, members: list[tuple[Extent, Any]]) -> dict[int, View]:
-    if len(members) == 1:
-        return {}
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The addresses that arrays reach over, for NumPy to see as one array.
+
+    Attributes:
+        start: the first address.
+        nbytes: how many bytes.
+        memory: what the memory belongs to, which stays alive.
+    """
+
+    start: int
+    nbytes: int
+    memory: Any
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"version": 3, "typestr": "|u1", "shape": (self.nbytes,), "data": (self.start, False)}
+
+
+def _group(members: list[tuple[Extent, Any]]) -> dict[int, View]:
     start = members[0][0].start
-    flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1).view("uint8")
-    front = flat.__array_interface__["data"][0]
-    memory = Memory(flat[start - front : max(extent.end for extent, _ in members) - front])
+    nbytes = max(extent.end for extent, _ in members) - start
+    memory = Memory(sys.modules["numpy"].asarray(_Span(start, nbytes, members[0][0].owner)))
     return {id(array): View(memory, start, array) for _, array in members}
 
 
@@ -158,15 +208,22 @@ def view_in(array: Any, others: Iterable[Any]) -> View | None:
     extent = extent_of(array)
     for other in others:
         spanned = extent_of(other)
-        if spanned.owner is extent.owner and spanned.start <= extent.start < extent.end <= spanned.end:
+        if spanned.start <= extent.start < extent.end <= spanned.end:
             return View(other, spanned.start, array)
     return None
+
+
+def view_in_bytes(array: Any, memory: bytearray) -> View:
+    """Return `array` as a view of `memory`, which it is one of."""
+    return View(memory, extent_of_bytes(memory).start, array)
 
 
 def _view(memory: Any, dtype: Any, shape: Any, strides: Any, offset: int, is_writable: bool) -> Any:
     from numpy import ndarray
 
-    buffer = memory.reshape(-1).view("uint8") if is_array(memory) else memory.buffer
+    buffer = memory.buffer if isinstance(memory, Memory) else memory
+    if is_array(buffer):
+        buffer = buffer.reshape(-1).view("uint8")
     array: Any = ndarray(shape, dtype, buffer, offset, strides)
     if not is_writable:
         array.flags.writeable = False

@@ -24,6 +24,7 @@ from skyward.wire.contents import (
     put_contents,
     remove_attribute,
     set_attribute,
+    unlock,
 )
 from skyward.wire.process_wide import state_of
 
@@ -546,9 +547,12 @@ def _put_array(value: Any, now: Any, before: bytes, same: _Same) -> bool:
     mask = _mask(packed, value)
     if value[mask].tobytes() == new.tobytes():  # through another view of its memory, say
         return False
-    if not value.flags.writeable:
-        raise ValueError("it is read-only here")
+    was_writable = value.flags.writeable
+    if not was_writable:
+        unlock(value)
     value[mask] = new
+    if not was_writable:
+        value.flags.writeable = False
     return False
 
 

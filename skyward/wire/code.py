@@ -17,7 +17,7 @@ from skyward.wire.modules import is_local
 from skyward.wire.payload import Outgoing, encode
 from skyward.wire.text import encodable
 
-__all__ = ["PreparedCode", "prepare_code"]
+__all__ = ["PreparedCode", "looked_up", "prepare_code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class _Known:
 _known: WeakKeyDictionary[Callable[..., Any], _Known] = WeakKeyDictionary()
 
 
-def prepare_code(function: Callable[..., Any]) -> PreparedCode:
-    """`function`, ready to send.
+def prepare_code(function: Callable[..., Any], *, as_is: bool = False) -> PreparedCode:
+    """`function`, ready to send; `as_is`: see `encode`.
 
     Raises:
         NotPicklableError: it refers to something that cannot be pickled.
@@ -49,7 +49,7 @@ def prepare_code(function: Callable[..., Any]) -> PreparedCode:
     if known is not None and _is_unchanged(function, known):
         return known.code
     name = encodable(getattr(function, "__qualname__", None) or type(function).__qualname__)
-    outgoing = encode(function, f"function {name}")
+    outgoing = encode(function, f"function {name}", as_is=as_is)
     code = PreparedCode(_address(outgoing), outgoing, name.rpartition(".")[2])
     refers_to = _constant_references(function)
     if refers_to is not None:
@@ -78,7 +78,7 @@ def _constant_references(function: Any) -> tuple[tuple[str, object], ...] | None
         return None
     if function.__closure__ or _has_state(function):
         return None
-    references = tuple((name, function.__globals__.get(name)) for name in _names(function.__code__))
+    references = tuple((name, function.__globals__.get(name)) for name in looked_up(function.__code__))
     constant = all(value is None or _is_module(value) or _travels_by_name(value) for _, value in references)
     return references if constant else None
 
@@ -104,7 +104,7 @@ def _travels_by_name(value: Any) -> bool:
     return getattr(module, value.__qualname__, None) is value
 
 
-def _names(code: CodeType) -> set[str]:
+def looked_up(code: CodeType) -> set[str]:
     """Every name that the code, and the code inside it, may look up in its globals."""
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return set(code.co_names).union(*map(looked_up, inner))

@@ -18,6 +18,7 @@ import re
 import sys
 import types
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -35,9 +36,18 @@ from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 
 __all__ = [
-    *("Contents", "all_attributes", "attributes_in", "behind_proxy", "contents_of", "is_fixed", "is_plain"),
-    *("is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt", "remove_attribute", "set_attribute"),
-    "set_attributes",
+    *(
+        "OF_FUNCTIONS",
+        "Contents",
+        "Layout",
+        "all_attributes",
+        "attributes_in",
+        "behind_proxy",
+        "contents_of",
+        "is_fixed",
+    ),
+    *("is_plain", "is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt", "remove_attribute"),
+    *("set_attribute", "set_attributes", "unlock"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
@@ -53,9 +63,30 @@ _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
 _HEAP_TYPE = 1 << 9
 """The flag of types that a `class` statement has made; some of the built-in ones have it too."""
+_OF_ALL_CLASSES = frozenset({"__doc__", "__module__"})
+"""Attributes of a class that can be set, but not deleted."""
+OF_FUNCTIONS = (
+    *("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__"),
+    "__type_params__",
+)
+"""What can be set on any function, beside its annotations and attributes of its own."""
 _MISSING = object()
 
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
+
+
+class Layout(NamedTuple):
+    """How an array sees its memory.
+
+    Attributes:
+        shape: the length of each dimension.
+        dtype: the type of its elements.
+        is_writable: whether it can be written to; None if that is not known.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    is_writable: bool | None
 
 
 class Contents(NamedTuple):
@@ -161,18 +192,20 @@ def contents_of(value: Any) -> Contents | None:
     if kind is array.array:
         return Contents("numbers", (value.typecode, value.tobytes()))
     if is_array(value):
-        return Contents("array", (value.shape, value.__reduce_ex__(5), {}))
+        is_writable = None if value.dtype.hasobject else value.flags.writeable
+        return Contents("array", (_layout_of(value, is_writable), value.__reduce_ex__(5), {}))
     if kind.__name__ == "MaskedArray" and is_derived_array(value):
         return Contents("masked", (value.data.copy(), value.mask, value.fill_value))
     if is_derived_array(value) and (attributes := attributes_of_array(value)):
-        return Contents("array", (value.shape, value.__reduce_ex__(5), attributes))
+        return Contents("array", (_layout_of(value, None), value.__reduce_ex__(5), attributes))
     if kind is types.CellType:
         try:
             return Contents("cell", (value.cell_contents,))
         except ValueError:
             return Contents("cell", ())
     if kind is types.FunctionType:
-        return Contents("function", (value.__defaults__, value.__kwdefaults__, dict(value.__dict__)))
+        settings = {name: getattr(value, name) for name in OF_FUNCTIONS}
+        return Contents("function", (settings, dict(value.__annotations__), dict(value.__dict__)))
     if kind is CACHED:
         return Contents("cached", attributes_of_cached(value))
     if kind in _WEAK:
@@ -180,7 +213,7 @@ def contents_of(value: Any) -> Contents | None:
     if kind is types.ModuleType:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
-        return None if issubclass(value, enum.Enum) else Contents("class", _attributes_of(value))
+        return None if issubclass(value, enum.Enum) else Contents("class", of_user(vars(value)))
     if isinstance(value, BaseException):
         return Contents("exception", parts_of_exception(value))
     if is_inside_frame(kind) or kind in cloudpickle.Pickler.dispatch_table:
@@ -232,20 +265,17 @@ def _variables_of(module: types.ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
-def _attributes_of(kind: type) -> dict[str, Any]:
-    """Return what the user has put into a class."""
-    return of_user(vars(kind))
-
-
 def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the attributes of a class that the user has put there."""
+    """Return those of the attributes of a class that the user may have put there, or set to something else."""
     return {
         name: value
         for name, value in attributes.items()
-        if name not in OF_CLASSES
-        and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-        and (not name.startswith("__") or isinstance(value, types.FunctionType))
+        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     }
+
+
+def _layout_of(array: Any, is_writable: bool | None) -> "Layout":
+    return Layout(array.shape, array.dtype, is_writable)
 
 
 def put_contents(value: Any, contents: Contents) -> None:
@@ -284,19 +314,48 @@ def _put_bytearray(value: bytearray, parts: bytes) -> None:
     value[:] = parts
 
 
-def _put_array(value: Any, parts: tuple[Any, tuple[Any, ...] | None, dict[str, Any]]) -> None:
-    shape, reduced, attributes = parts
+def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str, Any]]) -> None:
+    layout, reduced, attributes = parts
     if attributes:
         set_attributes(value, attributes)
     new = None if reduced is None else rebuilt(reduced)
-    if value.shape != shape:
-        value.resize(shape, refcheck=False)
-    if new is None:
-        return
-    if value.flags.writeable:
+    if (value.dtype, value.shape) != (layout.dtype, layout.shape):
+        _lay_out(value, layout)
+    was_writable = value.flags.writeable
+    if new is not None and (was_writable or value.tobytes() != new.tobytes()):
+        # Otherwise another view of its memory may have taken the change already.
+        if not was_writable:
+            unlock(value)
         value[...] = new
-    elif value.tobytes() != new.tobytes():  # another view of its memory may have taken the change already
-        raise ValueError("it is read-only here")
+        if not was_writable:
+            value.flags.writeable = False
+    if layout.is_writable is not None and layout.is_writable != was_writable:
+        value.flags.writeable = layout.is_writable
+
+
+def unlock(array: Any) -> None:
+    """Let `array` be written to.
+
+    Raises:
+        ValueError: its memory cannot be.
+    """
+    try:
+        array.flags.writeable = True
+    except ValueError:
+        raise ValueError("it is read-only here") from None
+
+
+def _lay_out(array: Any, layout: Layout) -> None:
+    """Let `array` see its memory in another way, or have more or less of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the cell has set them in this way, too
+        if array.dtype != layout.dtype:
+            array.dtype = layout.dtype
+        if array.shape != layout.shape:
+            try:
+                array.shape = layout.shape
+            except ValueError:
+                array.resize(layout.shape, refcheck=False)
 
 
 def _put_masked(value: Any, parts: tuple[Any, Any, Any]) -> None:
@@ -323,8 +382,13 @@ def _put_exception(value: BaseException, parts: Parts) -> None:
     restore_exception(value, (attributes, slots))
 
 
-def _put_function(value: types.FunctionType, parts: tuple[Any, Any, dict[str, Any]]) -> None:
-    value.__defaults__, value.__kwdefaults__, attributes = parts
+def _put_function(value: types.FunctionType, parts: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]) -> None:
+    settings, annotations, attributes = parts
+    for name, part in settings.items():
+        if getattr(value, name) is not part and (name != "__code__" or getattr(value, name) != part):
+            setattr(value, name, part)
+    if value.__annotations__ != annotations:
+        value.__annotations__ = annotations
     value.__dict__.clear()
     value.__dict__.update(attributes)
 
@@ -342,7 +406,7 @@ def _put_weak(value: Any, parts: list[Any]) -> None:
 
 
 def _put_class(value: type, parts: dict[str, Any]) -> None:
-    for name in _attributes_of(value).keys() - parts.keys():
+    for name in of_user(vars(value)).keys() - parts.keys() - _OF_ALL_CLASSES:
         delattr(value, name)
     for name, part in parts.items():
         if value.__dict__.get(name, _MISSING) is not part:

@@ -137,8 +137,8 @@ class Failure:
 
         Args:
             unpack: opens what was packed.
-            make_traceback: makes tracebacks of frames. Without, the cause of the exception is a `RemoteTraceback`; with
-                it, the cause is the exception's own.
+            make_traceback: makes tracebacks of frames. Without, or where it makes none, the cause of the exception is
+                a `RemoteTraceback`; otherwise, the cause is the exception's own.
         """
         before: BaseException | None = None
         for link in self.chain:
@@ -148,7 +148,7 @@ class Failure:
             _set(error, "__context__", before)
             before = error
         assert before is not None  # a chain has at least one link
-        if make_traceback is None:
+        if make_traceback is None or (self.chain[-1].frames and before.__traceback__ is None):
             _set(before, "__cause__", RemoteTraceback(self.render()))
         return before
 

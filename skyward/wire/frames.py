@@ -5,6 +5,7 @@ it. Small values of plain types travel as they are. Of every other variable a `N
 cut short, and its attributes.
 """
 
+import ctypes
 import datetime
 import decimal
 import fractions
@@ -17,7 +18,10 @@ import reprlib
 import uuid
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread  # tasks may replace the attributes of the module
 from tokenize import TokenError
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
@@ -196,7 +200,7 @@ class FrameRecorder:
         self._functions: dict[int, list[str]] = {}
         self._left = _UNITS
         self._until = clock.monotonic() + _SECONDS
-        self._repr = _ShortRepr()
+        self._texts = _Texts(self._until)
 
     def record(self, tracebacks: list[TracebackType]) -> list[FrameState | None]:
         """Return what the frames of a traceback were at; None for one that cannot be looked at.
@@ -204,7 +208,10 @@ class FrameRecorder:
         The user's own frames are looked at first, then those of libraries, each from where it was raised outwards.
         """
         order = sorted(range(len(tracebacks)), key=lambda place: (not self._is_users(tracebacks[place]), -place))
-        states = {place: self._state_or_nothing(tracebacks[place]) for place in order}
+        try:
+            states = {place: self._state_or_nothing(tracebacks[place]) for place in order}
+        finally:
+            self._texts.close()
         return [states[place] for place in range(len(tracebacks))]
 
     def _is_users(self, traceback: TracebackType) -> bool:
@@ -315,7 +322,7 @@ class FrameRecorder:
         return items
 
     def _described(self, value: object, depth: int) -> NodeValue:
-        text = encodable(self._repr.repr(value))
+        text = encodable(self._texts.of(value))
         self._left -= len(text)
         attributes = {}
         if depth < _MAX_DEPTH:
@@ -372,6 +379,70 @@ def _name(kind: type) -> str:
     name = f"{type.__getattribute__(kind, '__qualname__')}"
     module = kind.__module__
     return name if module in ("builtins", "__main__") else f"{module}.{name}"
+
+
+class _Texts:
+    """The `repr` of values. That of an object may take long, or never end: it is waited for up to a time.
+
+    Args:
+        until: that time.
+    """
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._repr = _ShortRepr()
+        self._asked: SimpleQueue[Any] = SimpleQueue()
+        self._answers: SimpleQueue[str | BaseException] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._is_late = False
+
+    def of(self, value: object) -> str:
+        """Return the `repr` of a value, cut short; nothing if it was not there in time."""
+        if type(value) in _QUICK:
+            return self._repr.repr(value)
+        if self._is_late:
+            return ""
+        if self._thread is None:
+            self._thread = Thread(target=self._answer, name="skyward-repr", daemon=True)
+            self._thread.start()
+        self._asked.put(value)
+        try:
+            found = self._answers.get(timeout=max(0.0, self._until - clock.monotonic()))
+        except Empty:
+            self._is_late = True
+            return ""
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the thread. One whose object does not end is interrupted, and left alone if that does not help."""
+        if self._thread is None:
+            return
+        self._asked.put(_END)
+        if self._is_late:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
+            )
+        else:
+            self._thread.join()
+        self._thread = None
+
+    def _answer(self) -> None:
+        with suppress(SystemExit):
+            while (value := self._asked.get()) is not _END:
+                try:
+                    self._answers.put(self._repr.repr(value))
+                except SystemExit:
+                    raise
+                except BaseException as error:
+                    self._answers.put(error)
+
+
+_END = object()
+
+_QUICK = _ATOMS | _TEXTS | {FunctionType, BuiltinFunctionType}
+"""Types of which the `repr` of an object calls no code of the user."""
 
 
 class _ShortRepr(reprlib.Repr):

@@ -5,6 +5,7 @@ it, and no `--pip` can bring it. Functions and classes of local modules travel b
 takes the sources along instead (`skyward.wire.sources`), so that its own `import` finds them.
 """
 
+import dis
 import os
 import site
 import sys
@@ -12,12 +13,12 @@ import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from types import ModuleType
+from functools import cache, lru_cache
+from types import CodeType, ModuleType
 
 import cloudpickle
 
-__all__ = ["is_local", "is_local_file", "local_modules", "travelling_by_value"]
+__all__ = ["imported_by", "is_local", "is_local_file", "local_modules", "travelling_by_value"]
 
 _OURS = frozenset({"skyward", "skyward_jupyter", "skyward_kernel", "skyward_providers"})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -54,6 +55,13 @@ def local_modules() -> list[ModuleType]:
     with _lock:
         _refresh()
         return list(_local.values())
+
+
+@lru_cache(maxsize=4096)
+def imported_by(code: CodeType) -> frozenset[str]:
+    """The modules that `import` statements of a function name, in whatever it defines, too."""
+    found = {each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME" and each.argval}
+    return frozenset(found).union(*(imported_by(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 @contextmanager

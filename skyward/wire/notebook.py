@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -31,18 +32,18 @@ from blake3 import blake3
 from cloudpickle import cloudpickle as inner
 
 from skyward.kept import noting
-from skyward.shelf import stand_in
+from skyward.shelf import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
-from skyward.wire.contents import Contents, behind_proxy, of_user, put_contents, rebuilt, set_attributes
-from skyward.wire.modules import local_modules
+from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
+from skyward.wire.modules import imported_by, local_modules
 from skyward.wire.payload import Buffer, Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 
 __all__ = [
-    *("Shared", "Side", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used", "unpack_shared"),
-    "unpack_tracked",
+    *("Nested", "Shared", "Side", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
+    *("unpack_shared", "unpack_tracked"),
 ]
 
 _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
@@ -63,6 +64,9 @@ class Side:
         unopened: by id, what makes a class of the notebook that is still packed.
         loose: identities of arrays whose elements lie otherwise here than in the notebook.
         renewed: identities of classes that were here before, and take over what they are in the notebook now.
+        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
+        nested: by identity, what the notebook could not open, and it opened here.
+        unopened_at_home: by identity, values that are still packed in the notebook.
         is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
     """
 
@@ -76,6 +80,9 @@ class Side:
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
     loose: set[int] = field(default_factory=set)
     renewed: set[int] = field(default_factory=set)
+    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
+    nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
+    unopened_at_home: dict[int, Any] = field(default_factory=dict)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
@@ -106,7 +113,7 @@ class Side:
         """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, is_trial=True)
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +126,11 @@ class Shared:
         modules: local modules that it refers to.
         classes: by id, the classes of the notebook that it refers to.
         arrays: the NumPy arrays in it.
-        derived: those of classes derived from them, which do not share memory where they travel to.
+        apart: arrays that share memory with no others where they travel to: those of derived classes, and of objects.
+        inside: arrays inside frames of pandas, which do not either.
+        uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
+        functions: the functions of the namespace that it contains.
     """
 
     packed: Packed
@@ -128,8 +138,11 @@ class Shared:
     modules: frozenset[str]
     classes: Mapping[str, type] = field(default_factory=dict)
     arrays: Sequence[Any] = ()
-    derived: Sequence[Any] = ()
+    apart: Sequence[Any] = ()
+    inside: Sequence[Any] = ()
+    uses: Collection[str] = ()
     memo: Any = None
+    functions: Sequence[FunctionType] = ()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
         """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
@@ -162,7 +175,8 @@ def pack_shared(
     sink = io.BytesIO()
     if (here := stand_in(value)) is not None:
         value = here
-    pickler = _Pickler(sink, side, buffers.append, whole, views)
+    make = _PicklerOfKept if keeps_containers() else _Pickler
+    pickler = make(sink, side, buffers.append, whole, views)
     if seeds:
         pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
     try:
@@ -171,8 +185,18 @@ def pack_shared(
     except Exception as error:
         raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
     packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
-    needs, modules = frozenset(pickler.needs), frozenset(pickler.modules)
-    return Shared(packed, needs, modules, pickler.classes, pickler.arrays, pickler.derived, pickler.memo)
+    return Shared(
+        packed,
+        frozenset(pickler.needs),
+        frozenset(pickler.modules),
+        pickler.classes,
+        pickler.arrays,
+        pickler.apart,
+        list(pickler.inside.values()),
+        pickler.uses,
+        pickler.memo,
+        pickler.functions,
+    )
 
 
 def objects_used(
@@ -236,7 +260,7 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
     """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
     # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
     data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
-    unpickler = pickle.Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
+    unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
     with _at(side):
         return unpickler.load(), unpickler.memo
 
@@ -244,10 +268,42 @@ def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> 
 _SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
 
 
+class Nested:
+    """A value of a node that the notebook cannot open, and that goes along as it came.
+
+    Attributes:
+        packed: the value.
+        needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
+    """
+
+    __slots__ = ()
+
+    packed: Packed
+    needs: frozenset[str]
+    classes: tuple[str, ...]
+    name: str | None
+    seeds: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nested, (self.packed, self.name, self.seeds)
+
+
 def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
-    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name."""
-    value = unpack_shared(packed, _side.get(), seeds)
-    return value if name is None else value[0][name]
+    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name.
+
+    A cell opens it once, whoever refers to it.
+    """
+    side = _side.get()
+    if id(packed) not in side.nested:
+        side.nested[id(packed)] = packed, unpack_shared(packed, side, seeds)
+    value = side.nested[id(packed)][1]
+    found = value if name is None else value[0][name]
+    if not is_fixed(found):
+        side.unopened_at_home[id(found)] = found
+    return found
 
 
 def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
@@ -285,17 +341,23 @@ class _Pickler(Pickler):
         self._local = {module.__name__ for module in local_modules()}
         self._whole = whole
         self._views = views
-        self._private: set[int] = set()
         self._linked: set[int] = set()
         self.needs: set[str] = set()
         self.modules: set[str] = set()
+        self.uses: set[str] = set()
         self.classes: dict[str, type] = {}
         self.arrays: list[Any] = []
-        self.derived: list[Any] = []
+        self.apart: list[Any] = []
+        self.inside: dict[int, Any] = {}
+        self.functions: list[FunctionType] = []
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
+        if isinstance(obj, Nested):
+            self.needs |= obj.needs
+            self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
+            return obj.__reduce__()
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
@@ -305,25 +367,29 @@ class _Pickler(Pickler):
             return MappingProxyType, (shown,)
         if name := name_of(obj):
             return _process_wide, (name,), state_of(obj), None, None, set_state
-        if isinstance(obj, memoryview) and not obj.readonly:
-            raise TypeError("a memoryview that can be written to does not share its memory with a node")
+        if isinstance(obj, memoryview) and _can_change(obj):
+            raise TypeError("a memoryview of what can be written to does not share its memory with a node")
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
         if is_array(obj):
             return self._array(obj)
         if is_derived_array(obj):
-            self.derived.append(obj)
+            self.apart.append(obj)
             if vars_of_array := attributes_of_array(obj):
                 return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
-        self._private.update(map(id, arrays_owned_by(obj)))
+        self.inside.update((id(array), array) for array in arrays_owned_by(obj))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
+        if isinstance(module, str):
+            self.uses.add(module)
         if module in self._local and (not by_name or _is_importable(obj)):
             self.modules.add(module)
             if by_name:
                 return NotImplemented  # by reference
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
+            if self._side.is_home:
+                self.uses |= imported_by(obj.__code__)
             return self._function(obj, reduced)
         return reduced
 
@@ -331,6 +397,7 @@ class _Pickler(Pickler):
         name = module.__name__
         if sys.modules.get(name) is not module:
             return NotImplemented
+        self.uses.add(name)
         if name in self._local:
             self.modules.add(name)
         return importlib.import_module, (name,)
@@ -339,20 +406,26 @@ class _Pickler(Pickler):
         view = self._views.get(id(array))
         if view is not None:
             return view.reduced()
-        if id(array) in self._private or array.dtype.hasobject:
+        if id(array) in self.inside:
+            return NotImplemented
+        if array.dtype.hasobject:
+            self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
-        if self._side.is_home and not (array.flags.writeable and array.flags.c_contiguous):
+        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # at home nobody asks
+        if not (array.flags.writeable and is_contiguous):
             packed = array if array.flags.forc else array.copy(order="C")  # beside the pickle, as others are
-            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, array.flags.c_contiguous)
+            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        if function.__globals__ is not self._side.namespace:
+        namespace = function.__globals__
+        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
             return reduced
+        self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
-        self.needs |= _class_body_names(function.__code__) & self._side.namespace.keys()
+        self.needs |= _class_body_names(function.__code__) & namespace.keys()
         slots = {**slots, "__globals__": {}, "__closure__": None}
         return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
@@ -378,10 +451,10 @@ class _Looking(_Pickler):
         self.found: dict[int, object] = {}
 
     def persistent_id(self, obj: Any) -> bool | None:
-        if not self.is_there(obj):
-            return None
-        self.found[id(obj)] = obj
-        return True
+        if self.is_there(obj):
+            self.found[id(obj)] = obj
+            return True
+        return True if type(obj) in CONTAINERS and stand_in(obj) is not None else None
 
 
 class _Numbering(_Pickler):
@@ -391,13 +464,35 @@ class _Numbering(_Pickler):
     number_of: Callable[[Any], int | None]
 
     def persistent_id(self, obj: Any) -> int | None:
-        if id(obj) == self.root or id(obj) in self._private:
+        if id(obj) == self.root or id(obj) in self.inside:
             return None
         return self.number_of(obj)
 
 
+class _PicklerOfKept(_Pickler):
+    """Pickles the handles of kept containers: `reducer_override` is not asked for those."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        return stand_in(obj) if type(obj) in CONTAINERS else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_PicklerOfKept` wrote, too."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid
+
+
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
 """What Python notes in a class when an object of it is pickled, or its annotations are read: no change of the class."""
+
+
+def _can_change(view: memoryview) -> bool:
+    """Whether what `view` shows can be written to, by itself or by another that has the same memory."""
+    owner = view.obj
+    return not view.readonly or not (
+        isinstance(owner, bytes) or getattr(getattr(owner, "flags", None), "writeable", None) is False
+    )
 
 
 def _is_importable(obj: FunctionType | type) -> bool:
@@ -516,11 +611,14 @@ def _restore_class(kind: type, state: Any) -> None:
         inner._class_setstate(kind, state)
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
+        if issubclass(kind, Enum):  # its members stay, and stay the same
+            inner._class_setstate(kind, state)
+            return
         put_contents(kind, Contents("class", of_user(state[0])))
 
 
 def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
-    """Return an array of the notebook; on a node it is as read-only as it is there."""
+    """Return an array as it is on the other side, where it may be read-only."""
     array = rebuilt(reduced)
     if not is_writable:
         array.flags.writeable = False

@@ -15,6 +15,7 @@ from skyward.errors import NotPicklableError
 from skyward.kept import noted, noting
 from skyward.shelf import stand_in
 from skyward.wire.blame import Way, not_picklable
+from skyward.wire.copies import unchanging
 from skyward.wire.digest import content_address
 from skyward.wire.exceptions import reduce_exception
 from skyward.wire.messages import INLINE_LIMIT, Blob, Payload
@@ -148,21 +149,25 @@ def dumps(
     return sink.getvalue()
 
 
-def encode(value: object, name: str | None = None) -> Outgoing:
-    """`value` ready to send.
+def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Outgoing:
+    """`value` ready to send, as it is now.
+
+    Args:
+        as_is: do not copy memory that can be written to: the caller sees to it that nobody does until it is sent.
 
     Raises:
+        TooLargeError: there is no memory for a copy.
         NotPicklableError: see `pack`.
     """
     buffers: list[pickle.PickleBuffer] = []
     with noting() as kept:
         data = dumps(value, buffers.append, name)
-    ready = outgoing(data, [buffer.raw() for buffer in buffers])
+    ready = outgoing(data, [buffer.raw() for buffer in buffers], as_is=as_is)
     return replace(ready, kept=tuple(kept.values())) if kept else ready
 
 
-def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Outgoing:
-    """The arguments of a call of function `name`, ready to send.
+def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, *, as_is: bool = False) -> Outgoing:
+    """The arguments of a call of function `name`, ready to send; `as_is`: see `encode`.
 
     Raises:
         NotPicklableError: an argument cannot be pickled. The message names it.
@@ -170,10 +175,10 @@ def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> 
     if not kwargs and all(type(arg) in _PLAIN for arg in args):
         return outgoing(pickle.dumps((args, {}), protocol=5) if args else EMPTY_CALL, ())
     try:
-        return encode((args, dict(kwargs)), f"the arguments of {name}()")
+        return encode((args, dict(kwargs)), f"the arguments of {name}()", as_is=as_is)
     except NotPicklableError:
         for which, value in [*enumerate(args, start=1), *kwargs.items()]:
-            encode(value, f"argument {which} of {name}()")
+            encode(value, f"argument {which} of {name}()", as_is=True)
         raise  # each can, and together they cannot
 
 
@@ -207,8 +212,8 @@ def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[
     return data, [buffer.raw() for buffer in buffers]
 
 
-def outgoing(data: bytes, views: Sequence[memoryview]) -> Outgoing:
-    """Decide which parts travel inside the message and which as blobs."""
+def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -> Outgoing:
+    """Decide which parts travel inside the message and which as blobs; `as_is`: see `encode`."""
     if not views and len(data) <= INLINE_LIMIT:
         return Outgoing(Payload(data))
     blobs: dict[bytes, memoryview] = {}
@@ -217,8 +222,8 @@ def outgoing(data: bytes, views: Sequence[memoryview]) -> Outgoing:
         flat = view.cast("B")
         if flat.nbytes <= limit:
             return bytes(flat)
-        key = content_address(flat)
-        blobs[key] = flat
+        key, still = (content_address(flat), flat) if as_is else unchanging(flat)
+        blobs[key] = still
         return Blob(key, flat.nbytes)
 
     inline = sum(view.nbytes for view in views if view.nbytes <= INLINE_LIMIT)

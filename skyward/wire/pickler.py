@@ -3,6 +3,7 @@
 - Classes with `__slots__` keep them.
 - Exceptions are rebuilt without a call of their `__init__` (`skyward.wire.exceptions`).
 - Functions of `functools.lru_cache` travel by value where other functions do (`skyward.wire.caches`).
+- Type aliases and type parameters travel by value where classes do (`skyward.wire.type_names`).
 - A local module that travels by value, and its functions, share one set of globals on the node, as they do here.
 - A class that comes home is the class that left, unchanged. On a node each call has classes of its own, but for those
   that no call can change, which are shared (`skyward.wire.stateless`).
@@ -29,6 +30,7 @@ from skyward.wire.caches import Caches, reduce_cached
 from skyward.wire.exceptions import reduce_exception
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
+from skyward.wire.type_names import TYPE_NAMES, reduce_type_name
 from skyward.wire.versions import note_version, version_of
 
 __all__ = ["CallScope", "Pickler", "decoding_for", "track_classes_by_call"]
@@ -144,6 +146,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             return reduce_exception(obj)
         if type(obj) is CACHED:
             return reduce_cached(obj, _make_cached, version_of(obj) if self.keeps_caches else None)
+        if isinstance(obj, TYPE_NAMES):
+            return reduce_type_name(obj)
         if isinstance(obj, io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
             raise TypeError("cannot pickle an open file")  # cloudpickle would send a copy of its content
         if isinstance(obj, ModuleType):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from skyward.wire.modules import is_local_file
 
-__all__ = ["ModuleSource", "imported_names", "source_bundle"]
+__all__ = ["ModuleSource", "imported_names", "imports_of", "source_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,12 @@ def source_bundle(names: Iterable[str]) -> dict[str, ModuleSource]:
             if prefix not in bundle and path is None:
                 break
     return _without_lone_namespaces(bundle)
+
+
+def imports_of(bundle: Mapping[str, ModuleSource]) -> set[str]:
+    """The dotted names that the modules of `bundle` import."""
+    read = (_read.get((module.name, module.filename)) for module in bundle.values())
+    return {name for each in read if each is not None for name in each.imports}
 
 
 def _find(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:

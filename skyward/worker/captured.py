@@ -6,7 +6,7 @@ more: the pickle and its buffers are as they came, or they are not. Values that 
 
 import types
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +14,10 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.arrays import is_array
-from skyward.wire.contents import is_fixed, parts_of
+from skyward.wire.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test, title_of
-from skyward.wire.stateless import OF_CLASSES
 from skyward.worker.written import Watch, address_of, watch
 
 __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
@@ -35,12 +34,10 @@ class Root:
     Attributes:
         names: its names in the notebook; a class that only another value refers to has none.
         key: the id of a class of the notebook; empty for any other value.
-        is_sealed: the notebook cannot open it, and knows nothing of the objects in it.
     """
 
     names: tuple[str, ...]
     key: str = ""
-    is_sealed: bool = False
 
 
 @dataclass
@@ -99,7 +96,7 @@ class Part:
         tests: list[Callable[[], bool] | None] = []
         for value in self.values:
             if is_array(value) and not value.dtype.hasobject and self.packed.buffers:
-                tests.append(_shape_test(value))
+                tests.append(_layout_test(value))
             elif name_of(value):
                 tests.append(state_test(value))
             elif isinstance(value, types.FunctionType):
@@ -146,11 +143,11 @@ class Part:
             again = None
         if again is None:
             return now
-        return None if _is_same(now.packed, again.packed) else now
+        return None if _is_same(now.packed, again.packed, set(map(_span, self.packed.buffers))) else now
 
     def objects(self) -> dict[int, Any]:
         """The objects in it by their numbers."""
-        return {} if any(root.is_sealed for root in self.roots) else self.memo.copy()
+        return self.memo.copy()  # type: ignore[no-any-return]  # it is not typed
 
     def reopened(self, side: Side) -> "Part | None":
         """The values as they came, but for memory that was written to; None if they cannot be opened once more.
@@ -212,6 +209,11 @@ class Captured:
     def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
         self.parts = [Part(each, one) for each, one in zip(roots, packed, strict=True)]
 
+    @property
+    def titles(self) -> set[str]:
+        """What sentences call the settings among the values."""
+        return {title for part in self.parts for value in part.values if (title := title_of(value))}
+
     def open(self, side: Side, node: int) -> None:
         """Bind the values in the namespace of `side`, on the node of this rank.
 
@@ -249,27 +251,28 @@ class Captured:
                 side.namespace[name] = value
 
 
-def _shape_test(array: Any) -> Callable[[], bool]:
-    shape, dtype = array.shape, array.dtype
-    return lambda: bool(array.shape == shape and array.dtype == dtype)
+def _layout_test(array: Any) -> Callable[[], bool]:
+    shape, dtype, is_writable = array.shape, array.dtype, array.flags.writeable
+    return lambda: bool(array.shape == shape and array.dtype == dtype and array.flags.writeable == is_writable)
 
 
 def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
     """What tells that a function is as it was; None if it refers to objects that can change."""
-    defaults, keywords, code = function.__defaults__, function.__kwdefaults__, function.__code__
-    held = (*(defaults or ()), *(keywords or {}).values())
+    held = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     if function.__closure__ or function.__dict__ or not all(map(is_fixed, held)):
         return None
+    settings = [getattr(function, name) for name in OF_FUNCTIONS]
+    annotations = dict(function.__annotations__)
 
     def test() -> bool:
-        same = function.__defaults__ is defaults and function.__kwdefaults__ is keywords
-        return same and function.__code__ is code and not function.__dict__
+        same = all(getattr(function, name) is part for name, part in zip(OF_FUNCTIONS, settings, strict=True))
+        return same and not function.__dict__ and function.__annotations__ == annotations
 
     return test
 
 
 def _class_test(kind: type) -> Callable[[], bool] | None:
-    before = _attributes(kind)
+    before = of_user(vars(kind))
     tests = []
     for value in before.values():
         parts = None if isinstance(value, types.FunctionType) else parts_of(value)
@@ -281,19 +284,11 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
                 return None
 
     def test_class() -> bool:
-        now = _attributes(kind)
+        now = of_user(vars(kind))
         same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
         return same and all(test() for test in tests)
 
     return test_class
-
-
-def _attributes(kind: type) -> Mapping[str, Any]:
-    return {
-        name: value
-        for name, value in vars(kind).items()
-        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    }
 
 
 def _span(buffer: Any) -> tuple[int, int]:
@@ -302,6 +297,19 @@ def _span(buffer: Any) -> tuple[int, int]:
     return start, start + view.nbytes
 
 
-def _is_same(one: Packed, other: Packed) -> bool:
-    """Whether two pickles are the same, and stand on the same memory."""
-    return bytes(one.data) == bytes(other.data) and list(map(_span, one.buffers)) == list(map(_span, other.buffers))
+def _is_same(one: Packed, other: Packed, arrived: Set[tuple[int, int]] | None = None) -> bool:
+    """Whether two pickles are the same, and stand on the same memory.
+
+    Args:
+        one: a pickle.
+        other: another one.
+        arrived: where the buffers lie that values arrived in. Memory that values have made of what they arrived with
+            may lie elsewhere, if its bytes are the same.
+    """
+    if bytes(one.data) != bytes(other.data) or len(one.buffers) != len(other.buffers):
+        return False
+    return all(
+        (span := _span(mine)) == (place := _span(its))
+        or (arrived is not None and arrived.isdisjoint((span, place)) and bytes(mine) == bytes(its))
+        for mine, its in zip(one.buffers, other.buffers, strict=True)
+    )

@@ -10,14 +10,14 @@ import importlib
 import inspect
 import linecache
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
-from skyward.shelf import KEEP_FOR
+from skyward.shelf import KEEP_FOR, KeptInfo
 from skyward.wire.failure import Failure, capture_failure
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
@@ -30,9 +30,19 @@ from skyward.worker.failing import recorder_for
 from skyward.worker.files import CellFiles
 from skyward.worker.forked import leave_if_forked
 from skyward.worker.harvest import Harvest, harvest
-from skyward.worker.imports import install
+from skyward.worker.imports import Forgotten, install
 from skyward.worker.ipython import redirect_displays
-from skyward.worker.keeping import find_kept, keep_names, renew_names
+from skyward.worker.keeping import (
+    CellSurroundings,
+    among_cells,
+    find_kept,
+    keep_names,
+    let_go,
+    look_again,
+    note_classes,
+    opened_all,
+)
+from skyward.worker.kept import Entry, keeping_for, noting_uses
 from skyward.worker.mainmodule import as_main
 from skyward.worker.missing import missing_module
 from skyward.worker.program import SHOW, STREAM, VALUE, Program, build
@@ -47,6 +57,8 @@ if TYPE_CHECKING:
 
 _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """What may end a cell and leave what it has bound."""
+
+_INSTEAD_OF_EXIT = "Put what is not to run below an `if` or into a function that returns early"
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -73,6 +85,7 @@ class CellRequest:
         files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
         gives: whether the notebook displays it.
         keep: names whose values the node keeps, see `skyward.worker.keeping`.
+        elsewhere: those of them to whose objects, or to objects in them, the notebook refers by other ways too.
         keep_for: seconds after their last use in which scaling down does not take the node.
     """
 
@@ -93,6 +106,7 @@ class CellRequest:
     files: FilesRequest | None = None
     gives: bool = False
     keep: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
 
 
@@ -106,7 +120,9 @@ class CellResult:
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
         files: the files that it left.
-        kept: names whose values its node keeps from now on.
+        kept: names of the notebook whose objects its node keeps from now on; not those that the cell has bound anew.
+        copied: those of them that the notebook refers to by other ways too: there they are copies.
+        looked_at: what is to be known of values that were kept before, and that refer to other things by now.
     """
 
     harvest: Harvest
@@ -115,6 +131,8 @@ class CellResult:
     definitions: tuple[str, ...] = ()
     files: FilesResult | None = None
     kept: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+    looked_at: tuple[KeptInfo, ...] = ()
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -168,6 +186,8 @@ class _Cell:
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
         self._surroundings: Surroundings | None = None
+        self._used: list[Entry] = []
+        self._forgotten = Forgotten()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -175,7 +195,7 @@ class _Cell:
         redirect_displays()
         figures.use_backend()
         self._figures = figures.open_figures()
-        with as_main(self.namespace):
+        with as_main(self.namespace), keeping_for(lambda: CellSurroundings(self.side)):
             try:
                 yield
             finally:
@@ -185,12 +205,13 @@ class _Cell:
     @contextmanager
     def stoppable(self) -> Iterator[None]:
         """A context in which a cell that is told to stop leaves what it has bound by then."""
-        try:
-            yield
-        except Interrupted as stop:
-            if self._task is not None and self._task.leaves:
-                stop.left = self._left
-            raise
+        with among_cells(self.side, keeps=bool(self.request.keep)):
+            try:
+                yield
+            except Interrupted as stop:
+                if self._task is not None and self._task.leaves:
+                    stop.left = self._left
+                raise
 
     def raise_if_stopped(self, error: BaseException) -> None:
         """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
@@ -210,14 +231,16 @@ class _Cell:
         program = build(request.source, request.filename)
         bundle = None if request.sources is None else request.sources.unpack()
         if bundle is not None:
-            install(bundle)
+            self._forgotten = install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
-        find_kept(self.side)
-        self._captured.open(self.side, self.node)
-        renew_names(self.side)
+        find_kept(self.side, self._captured.parts)
+        with noting_uses() as used:
+            self._captured.open(self.side, self.node)
+        self._used = list(used.values())
+        opened_all(self.side, self._used)
         self._initial = dict(self.namespace)
-        self._surroundings = Surroundings(request.source, [] if bundle is None else bundle)
+        self._surroundings = Surroundings(request.source, bundle or {}, self.namespace, self._captured.titles)
         if self._task is not None:
             self._task.leaves = True
         return program
@@ -264,6 +287,7 @@ class _Cell:
         """What the cell left behind."""
         request = self.request
         kept, unkept = keep_names(request.keep, request.keep_for, self.side)
+        looked_at, held = look_again(self._used, self.side)
         found = harvest(
             self.side,
             self._captured,
@@ -275,14 +299,15 @@ class _Cell:
             limit=request.limit,
             in_place=request.in_place,
             kept=kept,
+            held=held,
         )
         found.failed.update(unkept)
-        if self._surroundings is not None:
-            found = replace(found, surroundings=tuple(self._surroundings.changed()))
+        note_classes(self.side)
+        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
+        found = replace(found, surroundings=changed, forgotten=self._forgotten)
         if error is None:
-            files = self.files.collect(self.namespace)
-            return CellResult(found, None, self.node, request.definitions, files, tuple(kept))
-        error = as_ordinary_error(self._explained(error), "The cell", self.node)
+            return self._ended(found, None, self._moved(kept), looked_at)
+        error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)
         failure = capture_failure(
             error,
             self.node,
@@ -291,8 +316,23 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised = failure.type_name
+        return self._ended(found, failure, self._moved(kept), looked_at)
+
+    def _ended(
+        self,
+        found: Harvest,
+        failure: Failure | None,
+        moved: tuple[str, ...],
+        looked_at: tuple[KeptInfo, ...],
+    ) -> CellResult:
         files = self.files.collect(self.namespace)
-        return CellResult(found, failure, self.node, request.definitions, files, tuple(kept))
+        let_go(self.side)
+        copied = tuple(name for name in moved if name in self.request.elsewhere)
+        return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, looked_at)
+
+    def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names that stand for the same object as before the cell."""
+        return tuple(name for name in kept if name in self._initial and self._initial[name] is self.namespace[name])
 
     def _conclude(self, value: Any) -> None:
         """Take `value` as that of the last expression."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skyward.worker.context import current_task
-from skyward.worker.represent import MimeBundle, represent
+from skyward.worker.represent import MimeBundle, represent, shows_itself
 
 __all__ = [
     "CLEAR_MIME",
@@ -104,7 +104,9 @@ def publish(
     update: bool = False,
     raw: bool = False,
 ) -> None:
-    """Show one value."""
+    """Show one value, unless it shows itself."""
+    if not raw and shows_itself(value):
+        return
     bundle: MimeBundle = (dict(value), {}) if raw else represent(value, include, exclude)
     _send(bundle[0], {**bundle[1], **(metadata or {})}, display_id, update)
 

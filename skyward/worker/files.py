@@ -18,10 +18,11 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, below, matching, read, signature, write
-from skyward.files.patterns import Excludes, Glob, aside, is_inside
+from skyward.files.patterns import Excludes, Glob, aside, is_inside, literal, parents
 from skyward.files.plan import Placing, bring, place, sync
 from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Span, pieces
 from skyward.wire.clock import clock
+from skyward.words import option_text
 from skyward.worker import folder as folders
 from skyward.worker.folder import Directories
 from skyward.worker.hardware import free_memory
@@ -91,11 +92,13 @@ class CellFiles:
         self._folder: str | None = None
         self._began = 0.0
         self._before: Listing = {}
+        self._folders_before: frozenset[str] = frozenset()
         self._recent: dict[str, bytes | None] = {}
         self._written: set[str] = set()
         self._all_before: Listing | None = None
         self._notes: list[str] = []
         self._is_inside = False
+        self._is_placed = False
 
     def enter(self) -> None:
         """Make the cell's folder the working directory, with its files in place.
@@ -106,13 +109,14 @@ class CellFiles:
         request, around = self._request, self._around
         if request is None or around is None:
             return
-        with self._placing(f"The working folder of the cell ({request.folder})"):
+        with _placing(f"The working folder of the cell ({request.folder})", self._node):
             self._folder = request.folder if around.is_shared else _working_folder(around, request.folder)
             folders.enter(self._folder)
         self._is_inside = True
         if not around.is_shared:
             self._place(request, self._folder)
             self._look_before(request, self._folder)
+            self._is_placed = True
 
     def leave(self) -> None:
         """Go back to the worker's own directory. Idempotent."""
@@ -139,70 +143,21 @@ class CellFiles:
     # Before the cell.
 
     def _place(self, request: FilesRequest, root: str) -> None:
-        for name in request.folders:
-            with self._placing(name):
-                os.makedirs(os.path.join(root, name), exist_ok=True)
         if request.sent or request.roots:
-            with self._placing("What goes along"), self._recorded() as record:
-                self._put(request, root, record)
-
-    @contextlib.contextmanager
-    def _placing(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            why = error.strerror or error
-            raise PayloadError(f"{path} cannot be put in place on node {self._node}: {why}.") from None
-
-    def _put(self, request: FilesRequest, root: str, record: _Record) -> None:
-        is_first = self._run not in record.runs
-        if is_first:
-            record.runs.append(self._run)
-        spans = {span.path: span for span in request.sent}
-        with self._placing(", ".join(each.path for each in request.roots)):
-            synced = {path for each in request.roots for path in below(root, each.path, each.excludes)}
-        synced |= {path for path in spans if request.syncs(path)}
-        for path in sorted(spans.keys() | synced):
-            span = spans.get(path)
-            here, base = None if span is None else span.version, record.base.get(path)
-            taken = request.taken.get(path, ())
-            with self._placing(path):
-                there = _version(record.versions, root, path)
-                if path in synced:
-                    step = sync(here, there, base, taken, is_gone=path in request.gone)
-                else:
-                    step = place(here, there, base, taken) if is_first else "keep"
-                self._carry_out(step, path, span, request, root, record)
-            if here is not None and (step != "keep" or there == here):
-                record.base[path] = here
-
-    def _carry_out(
-        self, step: Placing, path: str, span: Span | None, request: FilesRequest, root: str, record: _Record
-    ) -> None:
-        target = os.path.join(root, path)
-        if step == "keep":
-            return
-        if step == "remove":
-            os.unlink(target)
-            record.base.pop(path, None)
-            return
-        if step == "replace":
-            self._notes.append(
-                f"{path} on node {self._node} had been changed by an earlier cell, and is now as it is here. "
-                f"To keep such changes, bring them home with --fetch {path}, or use --sync."
-            )
-        elif step == "set aside":
-            kept = _free_name(root, path, f"node{self._node}")
-            os.rename(target, os.path.join(root, kept))
-            self._notes.append(f"{path} was changed here and on node {self._node}: the node's version is {kept}.")
-        assert span is not None  # what is not here is kept or removed
-        write(target, pieces(span, request.blobs), span.modified, is_executable=span.is_executable)
-        record.versions.note(target, span.version)
+            with _placing("What goes along", self._node), self._recorded() as record:
+                is_first = self._run not in record.runs
+                _Placement(request, root, record, self._node, self._notes).carry_out(is_first=is_first)
+                if is_first:
+                    record.runs.append(self._run)
+        for name in request.folders:
+            if not request.syncs_folder(name):
+                with _placing(name, self._node), contextlib.suppress(FileExistsError, NotADirectoryError):
+                    os.makedirs(os.path.join(root, name), exist_ok=True)
 
     def _look_before(self, request: FilesRequest, root: str) -> None:
         self._all_before = _look_at_all(root)
         self._began = clock.monotonic()
-        self._before = _look(request, root)
+        self._before, self._folders_before = _look(request, root)
         soon = clock.time_ns() - _TICK
         recent = {path: each for path, each in self._before.items() if max(each.st_mtime_ns, each.st_ctime_ns) > soon}
         if recent:
@@ -218,21 +173,24 @@ class CellFiles:
         if request is None or root is None or around is None:
             return None
         self._note_move(root)
-        if around.is_shared:
-            return FilesResult(root, is_shared=True, notes=tuple(self._notes))
+        if around.is_shared or not self._is_placed:
+            # Where not all is in place, what is there says nothing about the cell: nothing of it comes home.
+            return FilesResult(root, is_shared=around.is_shared, notes=tuple(self._notes))
         _flush(namespace)
         try:
-            after = _look(request, root)
+            after, folders_after = _look(request, root)
             files, blobs = self._brought(request, root, after)
         except OSError as error:
             self._notes.append(f"The files of node {self._node} could not be looked at: {error}.")
-            after, files, blobs = self._before, (), ()
+            after, folders_after, files, blobs = self._before, self._folders_before, (), ()
         gone = [path for path in self._before if path not in after and path in request.here and request.syncs(path)]
         return FilesResult(
             root,
             files=files,
             blobs=blobs,
             deleted=tuple(gone),
+            made=tuple(sorted(folders_after - self._folders_before)),
+            removed=tuple(sorted(self._folders_before - folders_after)),
             unmatched=tuple(text for text in request.fetch if not self._is_met(text, request, after)),
             left=self._left(request, root),
             notes=tuple(self._notes),
@@ -304,7 +262,7 @@ class CellFiles:
                 why = f"more than half of the {_size(room * _OF_MEMORY)} of memory that are free there. Bring"
             self._notes.append(
                 f"{path} ({_size(size)}) stayed on node {self._node}: the files that come home would be {why} it home "
-                f"with --fetch {path}."
+                f"with {_fetch(path)}."
             )
         return [each for each in chosen if each[0] not in staying]
 
@@ -342,9 +300,177 @@ class CellFiles:
         path = os.path.join(around.own, f"files-{os.path.basename(root)}.json")
         with _locked(around):
             record = _Record.load(path)
-            yield record
-            with contextlib.suppress(OSError):
-                record.save(path)
+            try:
+                yield record
+            finally:
+                with contextlib.suppress(OSError):
+                    record.save(path)
+
+
+class _Placement:
+    """Puts what goes along with a cell in place, in the folder of the cell. Nothing is lost by it without a note.
+
+    Args:
+        request: what was asked for.
+        root: the folder.
+        record: what is known of it.
+        node: rank of the node.
+        notes: takes a sentence each on what is not as it was.
+    """
+
+    def __init__(self, request: FilesRequest, root: str, record: _Record, node: int, notes: list[str]) -> None:
+        self._request = request
+        self._root = root
+        self._record = record
+        self._node = node
+        self._notes = notes
+        self._spans = {span.path: span for span in request.sent}
+        self._folders = frozenset(request.folders)
+
+    def carry_out(self, *, is_first: bool) -> None:
+        """Delete, then make folders, then write: so that a file may become a folder, and a folder a file.
+
+        Args:
+            is_first: whether no other run of the cell has put its files in place here.
+
+        Raises:
+            PayloadError: something cannot be put in place.
+        """
+        request = self._request
+        steps = self._steps(is_first=is_first)
+        for path in (path for path, step in steps.items() if step == "remove"):
+            with _placing(path, self._node):
+                self._remove(path)
+        for name in filter(request.syncs_folder, request.folders):
+            with _placing(name, self._node):
+                self._clear(name, is_synced=True, is_folder=True)
+                os.makedirs(os.path.join(self._root, name), exist_ok=True)
+        for path, span in sorted(self._spans.items()):
+            if steps[path] != "keep":
+                with _placing(path, self._node):
+                    self._write(span, steps[path])
+                self._record.base[path] = span.version
+
+    def _steps(self, *, is_first: bool) -> dict[str, Placing]:
+        request, record = self._request, self._record
+        with _placing(", ".join(each.path for each in request.roots), self._node):
+            synced = {path for each in request.roots for path in below(self._root, each.path, each.excludes)}
+        synced |= {path for path in self._spans if request.syncs(path)}
+        steps: dict[str, Placing] = {}
+        for path in sorted(self._spans.keys() | synced):
+            span = self._spans.get(path)
+            here, base = None if span is None else span.version, record.base.get(path)
+            taken = request.taken.get(path, ())
+            with _placing(path, self._node):
+                there = self._there(path)
+            if here is not None and there == here:
+                record.base[path] = here
+            if path in synced:
+                steps[path] = sync(here, there, base, taken, is_gone=path in request.gone)
+            else:
+                steps[path] = place(here, there, base, taken) if is_first else "keep"
+        return steps
+
+    def _write(self, span: Span, step: Placing) -> None:
+        path, is_synced = span.path, self._request.syncs(span.path)
+        target = os.path.join(self._root, path)
+        self._clear(path, is_synced=is_synced)
+        if step == "replace":
+            self._notes.append(
+                f"{path} on node {self._node} had been changed by an earlier cell, and is now as it is here. "
+                f"To keep such changes, bring them home with {_fetch(path)}, or use --sync."
+            )
+        elif step == "set aside":
+            kept = self._set_aside(path)
+            self._notes.append(f"{path} was changed here and on node {self._node}: the node's version is {kept}.")
+        write(target, pieces(span, self._request.blobs), span.modified, is_executable=span.is_executable)
+        self._record.versions.note(target, span.version)
+
+    def _remove(self, path: str) -> None:
+        """Remove a file, and the folders that are empty without it and are not here."""
+        os.unlink(os.path.join(self._root, path))
+        self._record.base.pop(path, None)
+        for folder in parents(path):
+            if folder in self._folders:
+                break
+            try:
+                os.rmdir(os.path.join(self._root, folder))
+            except OSError:  # there is something else in it
+                break
+
+    def _clear(self, path: str, *, is_synced: bool, is_folder: bool = False) -> None:
+        """Make room for a file or a folder, where a folder is in the place of the file, or a file in that of a folder.
+
+        What is there and came from here, or has come home, is removed. Anything else gets another name.
+
+        Raises:
+            OSError: there is something else, and the file is not of a folder that is the same on both sides.
+        """
+        for each in (*reversed([*parents(path)]), path):
+            target = os.path.join(self._root, each)
+            wants_folder = is_folder or each != path
+            if not os.path.lexists(target) or (os.path.isdir if wants_folder else os.path.isfile)(target):
+                continue
+            self._discard(each)
+            if not os.path.lexists(target):
+                continue
+            if not is_synced:
+                text = f"{each} is no folder there" if wants_folder else "it is no file there"
+                raise NotADirectoryError(errno.ENOTDIR, text, target)
+            kept = self._set_aside(each)
+            one, other = ("folder", "file") if wants_folder else ("file", "folder")
+            self._notes.append(f"{each} is a {one} here and a {other} on node {self._node}: the {other} is {kept}.")
+
+    def _discard(self, path: str) -> None:
+        """Remove what is at a path as far as it came from here, or has come home, and folders that are empty then."""
+        target = os.path.join(self._root, path)
+        is_folder = os.path.isdir(target) and not os.path.islink(target)
+        for each in [*below(self._root, path, Excludes(()))] if is_folder else [path]:
+            known = (self._record.base.get(each), *self._request.taken.get(each, ()))
+            if (there := self._there(each)) is not None and there in known:
+                os.unlink(os.path.join(self._root, each))
+                self._record.base.pop(each, None)
+        for folder, _, _ in os.walk(target, topdown=False) if is_folder else ():
+            with contextlib.suppress(OSError):  # there is something else in it
+                os.rmdir(folder)
+
+    def _set_aside(self, path: str) -> str:
+        """Rename what is at a path; its new name, which nothing has on either side."""
+        taken = self._spans.keys() | self._folders | self._request.here.keys()
+        kept = next(
+            name
+            for name in (aside(path, f"node{self._node}", number) for number in itertools.count(1))
+            if name not in taken and not os.path.lexists(os.path.join(self._root, name))
+        )
+        os.rename(os.path.join(self._root, path), os.path.join(self._root, kept))
+        return kept
+
+    def _there(self, path: str) -> bytes | None:
+        """The version of a file of the node; None where there is none.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        target = os.path.join(self._root, path)
+        try:
+            status = os.stat(target)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        version = self._record.versions.of(target, status)
+        if version is None:
+            raise PermissionError(errno.EACCES, "it cannot be read there", target)
+        return version
+
+
+@contextlib.contextmanager
+def _placing(path: str, node: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise PayloadError(f"{path} cannot be put in place on node {node}: {why}.") from None
 
 
 def _flush(namespace: Mapping[str, Any]) -> None:
@@ -355,14 +481,15 @@ def _flush(namespace: Mapping[str, Any]) -> None:
                 value.flush()
 
 
-def _look(request: FilesRequest, root: str) -> Listing:
-    """The files that may come home."""
+def _look(request: FilesRequest, root: str) -> tuple[Listing, frozenset[str]]:
+    """The files that may come home, and the folders that are the same on both sides."""
     found: Listing = {}
+    folders: list[str] = []
     for text in request.fetch:
         found |= matching(root, Glob(text))
     for each in request.roots:
-        found |= below(root, each.path, each.excludes)
-    return found
+        found |= below(root, each.path, each.excludes, folders=folders)
+    return found, frozenset(folders)
 
 
 def _look_at_all(root: str) -> Listing | None:
@@ -373,35 +500,13 @@ def _look_at_all(root: str) -> Listing | None:
         return None
 
 
-def _version(versions: Versions, root: str, path: str) -> bytes | None:
-    """The version of a file; None where there is none.
-
-    Raises:
-        OSError: something else is there.
-    """
-    target = os.path.join(root, path)
-    try:
-        status = os.stat(target)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is no file there", target)
-    version = versions.of(target, status)
-    if version is None:
-        raise PermissionError(errno.EACCES, "it cannot be read there", target)
-    return version
+def _fetch(path: str) -> str:
+    """The option that brings one file home."""
+    return option_text("--fetch", literal(path))
 
 
 def _size(nbytes: int) -> str:
     return f"{nbytes / 2**20:,.1f} MiB"
-
-
-def _free_name(root: str, path: str, label: str) -> str:
-    return next(
-        name
-        for name in (aside(path, label, number) for number in itertools.count(1))
-        if not os.path.lexists(os.path.join(root, name))
-    )
 
 
 def _working_folder(around: Directories, notebook: str) -> str:

@@ -4,18 +4,23 @@ A value that has nothing to do with the objects of the notebook is packed on its
 those objects contain now, and new values that refer to them, with references to the originals in their places.
 """
 
+import gc
+import logging
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError
-from skyward.shelf import stand_in
-from skyward.wire.contents import is_plain
+from skyward.shelf import CONTAINERS, stand_in
+from skyward.wire.arrays import extent_of, is_array
+from skyward.wire.contents import is_plain, is_shared_visibly
 from skyward.wire.notebook import Side, pack_shared
 from skyward.wire.payload import Packed
+from skyward.words import size_text
 from skyward.worker.captured import Captured, Part
+from skyward.worker.imports import Forgotten
 from skyward.worker.joint import Bound, Changed, Homes, Joint, Together, groups
 from skyward.worker.program import PROVIDED, SHOW, STREAM, VALUE
 
@@ -23,6 +28,7 @@ __all__ = ["Harvest", "harvest"]
 
 _MISSING = object()
 _NOTHING_KEPT: Mapping[str, Any] = {}
+_NOTHING_HELD: Mapping[str, frozenset[int]] = {}
 
 _ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"}
 _HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
@@ -46,7 +52,9 @@ class Harvest:
         failed: by name, why a value cannot come back.
         stale: by captured name, why what changed in its value cannot come back.
         deleted: names that it unbound.
+        copied: by name, what is kept and has objects in common with the value, of which a copy comes home, or is there.
         surroundings: what it changed beside its variables, which stays on the node.
+        forgotten: local modules that the node had imported from other sources than those that went with the cell.
         value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
             one, as one of the values, or of those that failed.
     """
@@ -63,6 +71,8 @@ class Harvest:
     deleted: tuple[str, ...] = ()
     value: str = ""
     surroundings: tuple[str, ...] = ()
+    copied: dict[str, str] = field(default_factory=dict)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
 
 def harvest(
@@ -77,6 +87,7 @@ def harvest(
     limit: int = 1 << 30,
     in_place: bool = True,
     kept: Mapping[str, Any] = _NOTHING_KEPT,
+    held: Mapping[str, frozenset[int]] = _NOTHING_HELD,
 ) -> Harvest:
     """What the cell that ran in the namespace of `side` left behind.
 
@@ -91,8 +102,10 @@ def harvest(
         limit: bytes that may come back; the largest values stay until the rest is within it.
         in_place: whether the objects of the notebook take over what changed in them; otherwise each value is a copy.
         kept: by name, what stands for a value that the node keeps from now on: it comes back in its place.
+        held: by name of a value that the node keeps, the identities of the objects in it.
     """
-    return _Gathering(side, captured, initial, limit, in_place, kept).of(assigned, only, deletes, incidental)
+    gathering = _Gathering(side, captured, initial, limit, in_place, kept, held)
+    return gathering.of(assigned, only, deletes, incidental)
 
 
 class _Gathering:
@@ -104,6 +117,7 @@ class _Gathering:
         limit: int,
         in_place: bool,
         kept: Mapping[str, Any],
+        held: Mapping[str, frozenset[int]],
     ) -> None:
         self._side = side
         self._namespace = side.namespace
@@ -112,6 +126,7 @@ class _Gathering:
         self._limit = limit
         self._in_place = in_place
         self._kept = kept
+        self._held = held
         self.found = Harvest()
 
     def of(
@@ -129,6 +144,10 @@ class _Gathering:
             names.append(VALUE)
         bound = [each for each in map(self._packed, names) if each is not None]
         changed = list(self._changes(only))
+        if self._side.unopened_at_home and self._in_place:
+            changed += self._shared_unopened(bound, {each.number for each in changed})
+        if self._held and self._in_place:
+            self._note_copies([each for each in bound if each.name not in (VALUE, *incidental)])
         changed_names = tuple(name for each in changed for name in each.part.names)
         self._keep_within(bound, changed)
         together = self._together(bound, changed if self._in_place else [])
@@ -148,7 +167,30 @@ class _Gathering:
             found.stale,
             tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
             value,
+            copied=found.copied,
         )
+
+    def _note_copies(self, bound: Collection[Bound]) -> None:
+        """Note which values have something in common with what the node keeps: here they go on as copies of it."""
+        for each in bound:
+            owners = {id(extent_of(array).owner) for array in each.shared.arrays}
+            self._note_copy(each.name, each.objects.values(), owners)
+        for part in self._captured.parts:
+            objects = [(number, value) for number, value in part.objects().items()] if part.memo is not None else []
+            ids = set().union(*self._held.values()) & {id(value) for _, value in objects}
+            for root, value in zip(part.roots, part.values, strict=True):
+                names = [name for name in root.names if self._namespace.get(name) is value]
+                if names and ids:
+                    its = objects if len(part.roots) == 1 else [(0, value)]
+                    self._note_copy(names[0], its, ())
+
+    def _note_copy(self, name: str, objects: Iterable[tuple[int, Any]], owners: Collection[int]) -> None:
+        for kept, held in self._held.items():
+            common = (value for _, value in objects if id(value) in held)
+            if name != kept and (
+                not held.isdisjoint(owners) or any(is_shared_visibly(value) and _is_noticed(value) for value in common)
+            ):
+                self.found.copied.setdefault(name, kept)
 
     def _name_of_value(self, names: Collection[str]) -> str:
         """The name under which the value of the last expression goes home, or is there; empty if there is no value."""
@@ -208,6 +250,25 @@ class _Gathering:
             if now is not None:
                 yield Changed(number, part, now, now.packed.nbytes, now.objects())
 
+    def _shared_unopened(self, bound: Collection[Bound], known: Collection[int]) -> Iterator[Changed]:
+        """The other captured parts with a value that is packed in the notebook and shares objects with new ones.
+
+        They come home as if they had changed: together, for the next cell.
+        """
+        unopened = self._side.unopened_at_home
+        new: dict[int, Any] = {}
+        for each in bound:  # what it refers to, but not by way of such a value
+            if id(each.value) not in unopened:
+                apart = pack_shared(each.value, self._side, each.name, seeds=list(unopened.values()))
+                new |= {key: value for key, (_, value) in apart.objects().items()}
+        for number, part in enumerate(self._captured.parts):
+            if number in known or unopened.keys().isdisjoint(map(id, part.values)):
+                continue
+            now = part.pack(self._side)
+            objects = now.objects()
+            if any(is_shared_visibly(new[key]) for key in new.keys() & objects.keys() - unopened.keys()):
+                yield Changed(number, part, now, now.packed.nbytes, objects)
+
     def _leave(self, part: Part, reason: str) -> None:
         for name in part.names:
             self.found.stale[name] = reason
@@ -221,8 +282,7 @@ class _Gathering:
                 return
             size = _nbytes(each)
             total -= size
-            limit = f"the limit of {self._limit / 2**20:,.0f} MiB for what comes back"
-            reason = f"{size / 2**20:,.0f} MiB are over {limit}"
+            reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for what comes back"
             if isinstance(each, Bound):
                 bound.remove(each)
                 self.found.failed[each.name] = f"its {reason}"
@@ -237,8 +297,8 @@ class _Gathering:
         apart = {id(each) for each in joint}
         for each in bound:
             if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
-                size = each.shared.packed.nbytes / 2**20
-                self.found.failed[VALUE] = f"its {size:,.0f} MiB come back only under a name"
+                size = size_text(each.shared.packed.nbytes)
+                self.found.failed[VALUE] = f"its {size} come back only under a name"
                 continue
             self._note(each)
             if id(each) not in apart:
@@ -275,6 +335,13 @@ class _Gathering:
             if each is not None:
                 found.supports[name] = each.shared.packed
                 waiting += each.shared.needs
+
+
+def _is_noticed(value: Any) -> bool:
+    """Whether it may matter that there are two of a value: it can change, and is no more than one in each process."""
+    if isinstance(value, (FunctionType, logging.Logger)):
+        return False
+    return type(value) in CONTAINERS or is_array(value) or gc.is_tracked(value)
 
 
 def _nbytes(each: Bound | Changed) -> int:

@@ -6,13 +6,17 @@ import importlib.util
 import linecache
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import EnumType
 from threading import Lock  # tasks may replace the attributes of the module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, override
 
+from skyward.wire.contents import of_user
 from skyward.wire.sources import ModuleSource
+from skyward.worker.insides import Insides
 
-__all__ = ["first_variables", "install", "variables_of"]
+__all__ = ["Forgotten", "Variables", "first_variables", "install", "variables_of"]
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
@@ -62,32 +66,62 @@ class SourceLoader(importlib.abc.InspectLoader):
         _first[self._module.name] = variables_of(module)
 
 
-_first: dict[str, dict[str, tuple[Any, int]]] = {}
+type Variables = dict[str, tuple[Any, list[Any]]]
+"""By name, a variable of a module, or an attribute of a class or function of it: the object, and what is in it."""
+
+_first: dict[str, Variables] = {}
 
 
-def first_variables(name: str) -> dict[str, tuple[Any, int]] | None:
+def first_variables(name: str) -> Variables | None:
     """Return the variables of a local module as its import left them; None if it was not imported."""
     return _first.get(name)
 
 
-def variables_of(module: ModuleType) -> dict[str, tuple[Any, int]]:
-    """Return the data that a module has as globals: by name the object, and how much is in it."""
-    return {
-        name: (value, len(value) if isinstance(value, (list, dict, set)) else 0)
-        for name, value in vars(module).items()
-        if not name.startswith("__") and not isinstance(value, (ModuleType, FunctionType, type))
-    }
+def variables_of(module: ModuleType) -> Variables:
+    """Return the globals of a module, but for modules, and the attributes of its classes and functions."""
+    found: Variables = {}
+    insides = Insides()
+    for name, value in list(vars(module).items()):
+        if not name.startswith("__") and not isinstance(value, ModuleType):
+            found[name] = value, insides.of(value)
+            for attribute, part in _attributes_of(value, module.__name__).items():
+                found[f"{name}.{attribute}"] = part, insides.of(part)
+    return found
+
+
+def _attributes_of(value: object, module: str) -> dict[str, Any]:
+    """Return the attributes that code may have set on a function or a class of a module."""
+    kind = type(value)
+    if kind is FunctionType and value.__module__ == module:
+        return dict(vars(value))
+    if issubclass(kind, type) and not issubclass(kind, EnumType) and value.__module__ == module:
+        return of_user(vars(value))
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Local modules that are imported again, if anything imports them, so that their variables are new.
+
+    Attributes:
+        changed: those with another source than the one that they were imported from.
+        others: those that may have taken something from them.
+    """
+
+    changed: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 _finder = SourceFinder()
 _lock = Lock()
 
 
-def install(bundle: Mapping[str, ModuleSource]) -> None:
+def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:
     """Make the modules of `bundle` importable.
 
     A module whose source has changed since it was last installed is forgotten, with everything that was imported from
-    such sources, so that the next import runs the new version and nothing holds on to the old one.
+    such sources, so that the next import runs the new version and nothing holds on to the old one. Returned are those
+    that had been imported.
     """
     with _lock:
         if _finder not in sys.meta_path:
@@ -96,9 +130,15 @@ def install(bundle: Mapping[str, ModuleSource]) -> None:
         changed = {name for name, module in bundle.items() if name in known and known[name].digest != module.digest}
         known.update(bundle)
         fresh = {name for name in bundle if _is_foreign(sys.modules.get(name))}
-        if changed or fresh:
-            for name in known:
-                sys.modules.pop(name, None)
+        if not changed and not fresh:
+            return Forgotten()
+        files = [name for name in sorted(known) if known[name].filename and name in sys.modules]
+        loaded = [name for name in files if not _is_foreign(sys.modules[name])]
+        for name in known:
+            sys.modules.pop(name, None)
+        return Forgotten(
+            tuple(name for name in loaded if name in changed), tuple(name for name in loaded if name not in changed)
+        )
 
 
 def _is_foreign(module: ModuleType | None) -> bool:

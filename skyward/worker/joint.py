@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from skyward.errors import NotPicklableError
+from skyward.shelf import stand_in
 from skyward.wire.arrays import View, arrays_owned_by, extent_of, is_array, is_inside_frame, shared_views, view_in
 from skyward.wire.changes import Change, Comparison, Opaque, Place, array_change, has_own_hash, number_to_compare
 from skyward.wire.contents import (
@@ -198,11 +199,15 @@ class Differences:
             key = id(value)
             if key not in live or key in private or self.numbers[key] != number:
                 continue
-            if kind not in _CONTAINERS and (is_fixed(value) or not self._is_open(value)):
+            if stand_in(value) is not None or (
+                kind not in _CONTAINERS and (is_fixed(value) or not self._is_open(value))
+            ):
                 continue
             if isinstance(value, type) and key not in self._objects.classes:
                 continue  # it came in another part
             changes = self._of(number, value)
+            if changes and key in self._side.unopened_at_home:
+                changes = None
             if changes != ():
                 yield number, value, changes
 
@@ -241,7 +246,7 @@ class Differences:
 
     def _of_array(self, value: Any, before: Any) -> tuple[Change, ...]:
         extent, address = extent_of(value), None
-        is_as_it_was = value.shape == before.shape and value.dtype == before.dtype
+        is_as_it_was = _layout(value) == _layout(before)
         span = self._memory.at(extent.start, extent.end)
         if span is not None and is_as_it_was and extent.start == extent_of(before).start:
             if not span.is_written or not value.size:
@@ -323,6 +328,10 @@ def _inside(value: Any) -> Any:
         return tuple(parts)
     contents = contents_of(value)
     return value.__reduce_ex__(5) if contents is None else contents.parts
+
+
+def _layout(array: Any) -> tuple[Any, ...]:
+    return array.shape, array.dtype, array.flags.writeable
 
 
 def _without(numbers: Mapping[int, int], private: Collection[int]) -> Mapping[int, int]:
@@ -433,9 +442,16 @@ class Joint:
     def _home_of(self, key: int) -> tuple[int, int] | None:
         """Where an object of this identity is: the number of a part, and its own in that."""
         for part, differences in self._differences.items():
-            if (number := differences.numbers.get(key)) is not None:
+            number = differences.numbers.get(key)
+            if number is not None and not self._came_elsewhere(self._homes.parts[part], number):
                 return part, number
         return self._homes_of.get(key)
+
+    @staticmethod
+    def _came_elsewhere(objects: Objects, number: int) -> bool:
+        """Whether an object is a class that another part has, to which this one only refers."""
+        value = objects.numbered[number]
+        return isinstance(value, type) and id(value) not in objects.classes
 
     def _find_changes(self) -> None:
         for part, differences in self._differences.items():
@@ -505,7 +521,7 @@ class Joint:
 
     def _can_stay(self, value: Any, part: int) -> bool:
         objects = self._homes.parts[part]
-        if is_plain(value) or id(value) in objects.private:
+        if is_plain(value) or id(value) in objects.private or stand_in(value) is not None:
             return False
         if type(value) not in _CONTAINERS and is_fixed(value):
             return False
@@ -527,7 +543,9 @@ class Joint:
 
     def _keeps_itself(self, value: Any) -> bool:
         """Whether the notebook's object is what `value` is, once it has taken over what changed in it."""
-        if not self._given_up:
+        if id(value) in self._side.unopened_at_home:
+            return False
+        if not (self._given_up or self._side.unopened_at_home) or stand_in(value) is not None:
             return True
         if id(value) in self._given_up:
             return False

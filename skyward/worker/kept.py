@@ -3,7 +3,8 @@
 import contextlib
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock, Thread  # tasks may replace the attributes of the module
@@ -12,14 +13,14 @@ from typing import Any, NoReturn
 
 from skyward.errors import KeptLostError, UsageError
 from skyward.kept import kept_value, noted
-from skyward.shelf import KeptInfo, Surroundings
+from skyward.shelf import CONTAINERS, KeptInfo, Surroundings
 from skyward.wire.messages import Event, ValueKept
 from skyward.wire.payload import Packed, pack
 from skyward.wire.text import encodable
 from skyward.worker.context import current_task_number
 from skyward.worker.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "nbytes_of"]
+__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "keeping_for", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
 """Types of which one object stands for all that are equal, or that travel by themselves: an object of theirs is not
@@ -97,6 +98,8 @@ class ValueShelf:
         """
         if is_forked():
             raise ForkedProcessError("sky.keep")
+        if cell is None and (made := _cell.get()) is not None:
+            cell = made()
         key, kind = secrets.token_hex(16), encodable(_kind_of(value))
         needs = ((), ()) if cell is None else cell.needs(value)
         info = KeptInfo(key, encodable(name), kind, nbytes_of(value), keep_for, *needs)
@@ -115,10 +118,13 @@ class ValueShelf:
         """
         entry = self._entry(keys, name)
         entry.keys = keys
+        used = _used.get()
+        if used is not None:
+            used[entry.info.key] = entry
         return entry.value
 
-    def pack(self, keys: Iterable[str], name: str) -> Packed:
-        """Return a copy of such a value, as it travels.
+    def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> Packed:
+        """Return a copy of such a value, as it travels to where the classes of the ids `known` are.
 
         Raises:
             KeptLostError: none is kept here.
@@ -128,7 +134,7 @@ class ValueShelf:
         token = _whole.set(True)
         try:
             if entry.cell is not None:
-                return entry.cell.pack(entry.value, name)
+                return entry.cell.pack(entry.value, name, known)
             return pack(entry.value, name, "back from the node")
         finally:
             _whole.reset(token)
@@ -148,6 +154,11 @@ class ValueShelf:
         with self._lock:
             entry = self._entries.get(keys[-1]) if keys else None
         return KeptHere(entry.info, value, entry.keys) if entry is not None and entry.value is value else None
+
+    def keeps_containers(self) -> bool:
+        """Return whether a container is kept here that a pickler would write without asking how."""
+        with self._lock:
+            return any(type(entry.value) in CONTAINERS for entry in self._entries.values())
 
     def entries(self) -> list[Entry]:
         """Return what is kept, the oldest first."""
@@ -195,16 +206,47 @@ class NoShelf:
         """
         raise KeptLostError(f"{name} is not kept on this node. Run what made it again.")
 
-    def pack(self, keys: Iterable[str], name: str) -> NoReturn:
+    def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""
         self.get(tuple(keys), name)
 
     def stand_in(self, value: object) -> None:
         """Return None: nothing is kept here."""
 
+    def keeps_containers(self) -> bool:
+        """Return False: nothing is kept here."""
+        return False
+
 
 _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
 """Whether what is kept is pickled as it is."""
+
+
+_cell: "ContextVar[Callable[[], Surroundings] | None]" = ContextVar("skyward_keeping_cell", default=None)
+
+
+@contextmanager
+def keeping_for(surroundings: Callable[[], Surroundings]) -> Iterator[None]:
+    """Take what is kept meanwhile for values of a cell."""
+    token = _cell.set(surroundings)
+    try:
+        yield
+    finally:
+        _cell.reset(token)
+
+
+_used: "ContextVar[dict[str, Entry] | None]" = ContextVar("skyward_used_values", default=None)
+
+
+@contextmanager
+def noting_uses() -> Iterator[dict[str, Entry]]:
+    """Note by key what is asked for meanwhile."""
+    found: dict[str, Entry] = {}
+    token = _used.set(found)
+    try:
+        yield found
+    finally:
+        _used.reset(token)
 
 
 def _is_shared(value: object) -> bool:
@@ -213,6 +255,8 @@ def _is_shared(value: object) -> bool:
 
 def _kind_of(value: object) -> str:
     kind = type(value)
+    if isinstance(value, ModuleType):
+        return "module"  # whatever its class is
     module = (kind.__module__ or "").partition(".")[0]
     name = kind.__qualname__.rpartition("<locals>.")[2]
     return name if module in ("builtins", "__main__") else f"{module} {name}"

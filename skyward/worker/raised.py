@@ -38,16 +38,24 @@ _MEANINGS: dict[type[BaseException], str] = {
 """What the client would take them for."""
 
 
-def as_ordinary_error(error: BaseException, who: str, node: int) -> BaseException:
+def as_ordinary_error(
+    error: BaseException, who: str, node: int, instead: str = "Use `return` to end it early"
+) -> BaseException:
     """Return what the client gets for `error`, raised by `who` (`train()`, or a cell) on `node`: most often itself.
 
     It gets a note where system packages that it may be about were asked for and are missing.
+
+    Args:
+        error: what was raised.
+        who: what raised it.
+        node: the rank of the node.
+        instead: what to do instead of `sys.exit()`.
     """
     note_system_packages(error)
     if isinstance(error, SystemExit):
         said = (
             f"{who} called sys.exit({'' if error.code is None else repr(error.code)}) on node {node}, which ended "
-            "the task without a result. Use `return` to end it early, or raise an exception that says what is wrong."
+            f"the task without a result. {instead}, or raise an exception that says what is wrong."
         )
         return _in_place_of(error, TaskExitError(said, error.code))
     for kind, meaning in _MEANINGS.items():
@@ -56,7 +64,7 @@ def as_ordinary_error(error: BaseException, who: str, node: int) -> BaseExceptio
             said = f"{who} raised {text} on node {node}, which would be taken for {meaning} here."
             return _in_place_of(error, RemoteError(said, type(error).__name__))
     if isinstance(error, BaseExceptionGroup):
-        members = [as_ordinary_error(member, who, node) for member in error.exceptions]
+        members = [as_ordinary_error(member, who, node, instead) for member in error.exceptions]
         if any(new is not old for new, old in zip(members, error.exceptions, strict=True)):
             return _in_place_of(error, BaseExceptionGroup(error.message, members))
     return error

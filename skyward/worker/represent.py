@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MimeBundle", "represent"]
+__all__ = ["MimeBundle", "represent", "shows_itself"]
 
 type MimeBundle = tuple[dict[str, Any], dict[str, Any]]
 """Data and metadata, both by media type."""
@@ -53,6 +53,22 @@ def represent(value: Any, include: Collection[str] | None = None, exclude: Colle
         if (not include or kind in include) and (not exclude or kind not in exclude)
     }
     return kept, {kind: part for kind, part in metadata.items() if kind in kept}
+
+
+def shows_itself(value: Any) -> bool:
+    """Whether `value` has shown itself, by an `_ipython_display_` of its own.
+
+    That of a library may need the notebook's own process: it is called only if the value has no rich representation.
+    """
+    if isinstance(value, type) or (show := _method(value, "_ipython_display_")) is None:
+        return False
+    if getattr(show, "__module__", None) != "__main__" and len(represent(value)[0]) > 1:
+        return False
+    try:
+        show()
+    except Exception:
+        return False
+    return True
 
 
 def plain_text(value: Any) -> str:

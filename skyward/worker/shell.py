@@ -60,7 +60,7 @@ class NodeShell:
     def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Lines | str:
         """What `command` writes to standard output, as lines; `split=False` gives it as one text."""
         with _running(expand_command(command, self.user_ns), None) as process:
-            text = "".join(_read(process))
+            text = "".join(text for _, text in _read(process))
         self.user_ns["_exit_code"] = process.returncode
         return Lines(text.splitlines()) if split else text
 
@@ -118,11 +118,11 @@ class NodeShell:
             path = os.path.join(folder, "script")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(script)
-            with _running(shlex.join([program, path, *arguments]), subprocess.STDOUT) as process:
+            with _running(shlex.join([program, path, *arguments]), subprocess.PIPE) as process:
                 _pass_on(process)
         self.user_ns["_exit_code"] = process.returncode
         if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, f"%%{program}")
+            raise subprocess.CalledProcessError(process.returncode, script.encode("utf-8", "replace"))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -210,36 +210,42 @@ def _end(started: "Future[subprocess.Popen[bytes]]") -> None:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> None:
     """Print what `process` writes, as it is written."""
-    for text in _read(process):
-        _say(text)
+    for name, text in _read(process):
+        _say(text, name)
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+def _say(text: str, stream: str = "stdout") -> None:
+    sink = getattr(sys, stream)
+    sink.write(text)
+    sink.flush()
 
 
 def _no_magic(text: str) -> UsageError:
     return UsageError(f"{text} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.")
 
 
-def _read(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """What `process` writes, as it is written, with no character cut in two.
+def _read(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:
+    """What `process` writes, as it is written, with no character cut in two, and the name of the stream.
 
     It never waits for long in one call, because only a thread that runs Python can be interrupted.
     """
-    assert process.stdout is not None
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    source = process.stdout.fileno()
-    while True:
-        if select.select([source], [], [], 0.05)[0]:
+    decode = codecs.getincrementaldecoder("utf-8")
+    pipes = {
+        pipe.fileno(): (name, decode("replace"))
+        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr))
+        if pipe is not None
+    }
+    while pipes:
+        for source in select.select(list(pipes), [], [], 0.05)[0]:
+            name, decoder = pipes[source]
             data = os.read(source, 65536)
-            yield decoder.decode(data, final=not data)
+            yield name, decoder.decode(data, final=not data)
             if not data:
-                return
+                del pipes[source]

@@ -3,17 +3,18 @@
 What a node sends is checked against what was asked for, and nothing is written outside of the notebook's folder.
 """
 
+import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from skyward.files.disk import Versions, write
-from skyward.files.patterns import aside, is_inside, is_relative
+from skyward.files.patterns import aside, is_inside, is_relative, parents
 from skyward.files.plan import Found, land, spread
 from skyward.files.request import Brought, FilesRequest, FilesResult, pieces
-from skyward.words import nodes_text, size_text
+from skyward.words import joined, nodes_text, size_text
 
 if TYPE_CHECKING:
     from skyward_jupyter.sent import Shape
@@ -35,17 +36,19 @@ class Arrival:
         request: what went along.
         versions: of the files here.
         note: is told of each version that has come: the absolute path, the version, and whether a file is there now.
+        copies: by absolute path, the versions that cells of several runs have left here under names with their labels.
 
     Attributes:
         problems: a sentence each on what is not as it was asked for.
         told: the same on what has come, and what has not.
     """
 
-    def __init__(self, request: FilesRequest, versions: Versions, note: _Note) -> None:
+    def __init__(self, request: FilesRequest, versions: Versions, note: _Note, copies: dict[str, bytes]) -> None:
         self._request = request
         self._folder = request.folder
         self._versions = versions
         self._note = note
+        self._copies = copies
         self._came: list[str] = []
         self._replaced: list[str] = []
         self._nbytes = 0
@@ -53,18 +56,24 @@ class Arrival:
         self.told: list[str] = []
 
     def take(self, came: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
-        """Put in place what has come: for each run the rank of its node, and what it left, if that came."""
+        """Put in place what has come: for each run the rank of its node, and what it left, if that came.
+
+        Deletions come first, so that a file may become a folder, and a folder a file.
+        """
         labels = [str(run) if shape == "map" else f"node{node}" for run, (node, _) in enumerate(came)]
         for _, result in came:
             if result is not None:
                 self.problems += (note for note in result.notes if note not in self.problems)
         runs = {run: (node, result) for run, (node, result) in enumerate(came) if result and not result.is_shared}
+        self._delete([result for _, result in runs.values()])
         for path, found in self._by_path(runs).items():
             names = spread(path, [each for each, _ in found], labels)
             for each, brought in found:
-                if each.run in names:
-                    self._land(brought, runs[each.run], names[each.run])
-        self._delete([result for _, result in runs.values()])
+                if (name := names.get(each.run)) == path:
+                    self._land(brought, runs[each.run])
+                elif name is not None:
+                    self._land_copy(brought, runs[each.run], name, labels[each.run])
+        self._make_folders([result for _, result in runs.values()])
         self._tell(runs.values())
 
     def _by_path(self, runs: "Mapping[int, _Source]") -> dict[str, list[tuple[Found, Brought]]]:
@@ -87,43 +96,90 @@ class Arrival:
                 found.setdefault(path, []).append((one, brought))
         return found
 
-    def _land(self, brought: Brought, source: "_Source", name: str) -> None:
-        """Write one file, under its name or another one."""
+    def _land(self, brought: Brought, source: "_Source") -> None:
+        """Write one file under its own name, or another one where the version here may not be replaced."""
         node, result = source
-        span = brought.span
-        try:
-            where = self._place(name)
-            then = self._request.here.get(name)
-            now = self._version(where)
-            may_replace = brought.may_replace if name == span.path else brought.is_written
-            step = "set aside" if now is _OTHER else land(now, then, span.version, may_replace=may_replace)
+        span, path = brought.span, brought.span.path
+        label = f"node{node}"
+        with self._told(path, node):
+            where = self._place(path)
+            if (file := self._file_above(path)) is not None:
+                other = self._free(path, label, span.version, above=file)
+                self.problems.append(f"{file} is a file here, and a folder on node {node}: {path} is here as {other}.")
+                self._write(other, brought, result)
+                self._note(where, span.version, is_here=True)  # it has moved: what is on the node goes
+                return
+            then, now = self._request.here.get(path), self._version(where)
+            step = "set aside" if now is _OTHER else land(now, then, span.version, may_replace=brought.may_replace)
             if step == "set aside":
                 why = "was changed here while the cell ran" if now != then else "here is not what an earlier cell wrote"
-                where = self._aside(name, node, span.version, "is no file here" if now is _OTHER else why)
-            if step != "same" and (old := self._version(where)) != span.version:
-                write(where, pieces(span, result.blobs), span.modified, is_executable=span.is_executable)
-                self._versions.note(where, span.version)
-                self._came.append(os.path.relpath(where, self._folder))
-                self._nbytes += span.size
-                if old is not None:
-                    self._replaced.append(name)
-                if step == "write" and now is None and then is not None:
-                    self.told.append(f"{name} was deleted here while the cell ran, which changed it: it is here again.")
-            self._note(os.path.join(self._folder, span.path), span.version, is_here=name == span.path)
+                other = self._free(path, label, span.version)
+                what = "is no file here" if now is _OTHER else why
+                self.problems.append(f"{path} {what}: the version of node {node} is in {other}.")
+                self._write(other, brought, result)
+            elif step == "write":
+                self._write(path, brought, result)
+                if now is None and then is not None:
+                    self.told.append(f"{path} was deleted here while the cell ran, which changed it: it is here again.")
+            self._note(where, span.version, is_here=True)
+
+    def _land_copy(self, brought: Brought, source: "_Source", name: str, label: str) -> None:
+        """Write one of several versions of a file under a name of its own: over nothing but such a version."""
+        node, result = source
+        span = brought.span
+        with self._told(name, node):
+            where, is_synced = self._place(name), self._request.syncs(span.path)
+            now, file = self._version(where), self._file_above(name)
+            is_outdated = now is not None and now == self._copies.get(where) and not is_synced
+            if file is not None or (now not in (None, span.version) and not is_outdated):
+                other = self._free(span.path, f"node{node}" if is_synced else label, span.version, above=file)
+                taken = f"{name} is here already, and stays" if file is None else f"{file} is a file here"
+                self.problems.append(f"{taken}: the version of node {node} is in {other}.")
+                name, where = other, self._place(other)
+            self._write(name, brought, result)
+            self._copies[where] = span.version
+            self._note(os.path.join(self._folder, span.path), span.version, is_here=False)
+
+    @contextlib.contextmanager
+    def _told(self, name: str, node: int) -> Iterator[None]:
+        """A context in which an error of writing a file is told."""
+        try:
+            yield
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             self.problems.append(f"{name} of node {node} could not be written here: {reason}.")
 
-    def _aside(self, name: str, node: int, version: bytes, why: str) -> str:
-        """A name for a version that may not take the place of the one that is here, which is told."""
-        number = itertools.count(1)
-        while True:
-            other = aside(name, f"node{node}", next(number))
-            where = self._place(other)
-            if self._version(where) in (None, version):
+    def _write(self, name: str, brought: Brought, result: FilesResult) -> None:
+        """Write a file, unless it is here."""
+        span, where = brought.span, self._place(name)
+        if (old := self._version(where)) == span.version:
+            return
+        write(where, pieces(span, result.blobs), span.modified, is_executable=span.is_executable)
+        self._versions.note(where, span.version)
+        self._came.append(os.path.relpath(where, self._folder))
+        self._nbytes += span.size
+        if old is not None:
+            self._replaced.append(name)
+
+    def _free(self, path: str, label: str, version: bytes, above: str | None = None) -> str:
+        """A name for a version that may not take the place of the one here: one that nothing has, or this version.
+
+        Args:
+            above: what gets the label: a file in the place of a folder that the other is in; None for itself.
+        """
+        for number in itertools.count(1):
+            name = aside(above or path, label, number) + path.removeprefix(above or path)
+            if self._file_above(name) is None and self._version(self._place(name)) in (None, version):
                 break
-        self.problems.append(f"{name} {why}: the version of node {node} is in {other}.")
-        return where
+        return name
+
+    def _file_above(self, path: str) -> str | None:
+        """What is no folder here, in the place of one that `path` is in; None for nothing."""
+        for folder in parents(path):
+            where = os.path.join(self._folder, folder)
+            if os.path.lexists(where):
+                return None if os.path.isdir(where) else folder
+        return None
 
     def _place(self, name: str) -> str:
         """Where a file goes here.
@@ -167,8 +223,30 @@ class Arrival:
                     self.problems.append(f"{path} was deleted by the cell, and changed here meanwhile: it stays.")
             except (OSError, ValueError) as error:
                 self.problems.append(f"{path} was deleted by the cell, and could not be deleted here: {error}.")
+        for path in sorted({path for result in results for path in result.removed}, reverse=True):
+            if is_relative(path) and self._request.syncs_folder(path):
+                with contextlib.suppress(OSError, ValueError):  # there is something in it that the cell did not delete
+                    os.rmdir(self._place(path))
+                    gone += [] if any(is_inside(each, path) for each in gone) else [f"{path}/"]
         if gone:
             self.told.append(f"Deleted here, as the cell did: {_names(gone)}.")
+
+    def _make_folders(self, results: Sequence[FilesResult]) -> None:
+        """Make the folders without files that the cell has made in folders that are the same on both sides."""
+        made = []
+        for path in sorted({path for result in results for path in result.made}):
+            if not (is_relative(path) and self._request.syncs_folder(path)):
+                continue
+            try:
+                where = self._place(path)
+                if not os.path.isdir(where):
+                    os.makedirs(where)
+                    made.append(f"{path}/")
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or error
+                self.problems.append(f"The folder {path}, which the cell made, could not be made here: {reason}.")
+        if made:
+            self.told.append(f"Made here, as the cell did: {_names(made)}.")
 
     def _tell(self, ours: "Collection[_Source]") -> None:
         if self._came:
@@ -197,5 +275,4 @@ _OTHER = b"other"
 
 
 def _names(paths: Sequence[str]) -> str:
-    shown = [*paths[:_NAMED], *([f"{len(paths) - _NAMED} more"] if len(paths) > _NAMED else [])]
-    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    return joined([*paths[:_NAMED], *([f"{len(paths) - _NAMED} more"] if len(paths) > _NAMED else [])])

@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from skyward.errors import TooLargeError, UsageError
 from skyward.files.disk import Listing, TooManyFilesError, below, matching
 from skyward.files.patterns import NEVER_SYNCED, Excludes, Glob, is_inside, is_pattern
 from skyward.files.request import Root
-from skyward.words import size_text
+from skyward.words import option_text, size_text
 
 __all__ = ["FILE_LIMIT", "IGNORE_FILE", "Asked", "Choice", "choose", "sizes"]
 
@@ -119,7 +118,7 @@ def _files(text: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
     path = _relative("--file", text, folder)
     if (status := _status(folder, path)) is not None:
         if stat.S_ISDIR(status.st_mode):
-            fix = f"--sync {shlex.quote(path)}"
+            fix = option_text("--sync", path)
             raise UsageError(f"--file {text}: it is a folder, and --file sends files: write {fix}.")
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"--file {text}: it is neither a file nor a folder, so it cannot be sent.")
@@ -170,7 +169,7 @@ def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:
             hint = f"Did you mean {close[0]}?" if close else "Make it first, or name another."
             raise UsageError(f"--sync {text}: there is no such folder in {folder}. {hint}")
         if not stat.S_ISDIR(status.st_mode):
-            fix = f"--file {shlex.quote(path)}"
+            fix = option_text("--file", path)
             raise UsageError(f"--sync {text}: it is a file, and --sync takes a folder: write {fix}.")
         _check_stays_inside("--sync", text, path, folder)
         ignored = _ignored(os.path.join(folder, path))
@@ -236,7 +235,7 @@ def _relative(option: str, text: str, folder: str, *, whole: bool = False) -> st
             inside = os.path.relpath(full, folder)
             raise UsageError(
                 f"{option} {text}: write the path from the notebook's folder, as the cell does on the node: "
-                f"{option} {shlex.quote(inside)}."
+                f"{option_text(option, inside)}."
             )
         raise _outside(option, text, folder)
     if path == ".." or path.startswith("../"):

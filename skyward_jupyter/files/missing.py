@@ -3,12 +3,12 @@
 import errno
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterator
 from posixpath import normpath
 
 from skyward.errors import RemoteTraceback
 from skyward.files.patterns import is_inside, is_relative
+from skyward.words import option_text
 
 __all__ = ["missing_note"]
 
@@ -79,13 +79,15 @@ def _from_folder(path: str, folder: str, there: str) -> str | None:
 def _note(path: str, folder: str, node: int) -> str | None:
     here = os.path.join(folder, path)
     if os.path.isfile(here):
-        return f"{path} is here, in {folder}, and not on node {node}: send it with --file {shlex.quote(path)}."
+        return f"{path} is here, in {folder}, and not on node {node}: send it with {option_text('--file', path)}."
     if os.path.isdir(here):
-        return f"{path} is a folder here, in {folder}, and not on node {node}: send it with --sync {shlex.quote(path)}."
+        return (
+            f"{path} is a folder here, in {folder}, and not on node {node}: send it with {option_text('--sync', path)}."
+        )
     above = os.path.dirname(path)
     if above and os.path.isdir(os.path.join(folder, above)):
         return (
             f"The folder {above} is here, in {folder}, and not on node {node}: send it with "
-            f"--sync {shlex.quote(above)}, or make it in the cell with os.makedirs({above!r}, exist_ok=True)."
+            f"{option_text('--sync', above)}, or make it in the cell with os.makedirs({above!r}, exist_ok=True)."
         )
     return None

@@ -30,10 +30,12 @@ class Taken:
 
     Attributes:
         versions: the versions of files here.
+        copies: the versions that cells of several runs have left here under names with their labels.
     """
 
     def __init__(self) -> None:
         self.versions = Versions()
+        self.copies: dict[str, bytes] = {}
         self._taken: dict[str, tuple[bytes, ...]] = {}
         self._had: set[str] = set()
 
@@ -183,7 +185,7 @@ class Trip:
     def arrive(self, results: "Sequence[CellResult]") -> None:
         """Put here what the runs of the cell have left of files, and tell what is to be told. Never raises."""
         self._results = results
-        arrival = Arrival(self._request, self.taken.versions, self.taken.note)
+        arrival = Arrival(self._request, self.taken.versions, self.taken.note, self.taken.copies)
         arrival.take([(result.node, result.files) for result in results], self.shape)
         for sentence in (*arrival.problems, *(() if self.quiet else arrival.told)):
             self.notify(encodable(sentence))

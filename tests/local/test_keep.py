@@ -1,12 +1,16 @@
 """Values that stay on real nodes: the object itself for each task that uses it, and a clear word where it is gone."""
 
+import copy
 import gc
+import importlib
+import inspect
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +154,34 @@ def test_a_result_that_holds_the_object_brings_its_handle(nodes: sky.Compute) ->
 
 def test_used_as_if_it_were_here_it_says_where_it_is(nodes: sky.Compute) -> None:
     model: Any = load() >> nodes
-    for use in (lambda: model.steps, lambda: model(1), lambda: model[0], lambda: len(model), lambda: list(model)):
+    uses: list[Callable[[], object]] = [
+        *(lambda: model.steps, lambda: model(1), lambda: model[0], lambda: len(model), lambda: list(model)),
+        *(lambda: bool(model), lambda: model == 1, lambda: model != 1, lambda: model < 1, lambda: model + 1),
+        *(lambda: 1 - model, lambda: -model, lambda: int(model), lambda: float(model), lambda: range(model)),
+        *(lambda: model.__enter__(), lambda: setattr(model, "steps", 1), lambda: f"{model:.2f}", lambda: next(model)),
+        *(lambda: np.asarray(model), lambda: np.ones(3) + model, lambda: np.mean(model)),
+    ]
+    for use in uses:
         with pytest.raises(
             sky.KeptElsewhereError, match=rf"^model is kept on node {model.nodes[0]}\. Use it in a %%sky"
         ):
             use()
     assert not hasattr(model, "steps")
-    assert model
+
+
+def test_a_handle_can_be_held_as_any_object(nodes: sky.Compute) -> None:
+    model: Any = load() >> nodes
+    other: Any = load() >> nodes
+    assert model == model
+    assert model != other
+    assert model in [other, model]
+    assert {model: 1, other: 2}[model] == 1
+    assert len({model, other, model}) == 2
+    assert copy.copy(model) is copy.deepcopy([model])[0] is pickle.loads(pickle.dumps(model)) is model
+    assert "fetch" in dir(model)
+    assert dict(inspect.getmembers(model))["name"] == "model"
+    assert f"{model}" == str(model) == repr(model)
+    assert importlib.import_module("pandas").Series([model, other])[1] is other
 
 
 def test_two_values_of_different_nodes_are_refused_by_name(nodes: sky.Compute) -> None:

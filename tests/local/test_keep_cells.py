@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from skyward_jupyter.magics import SkyMagics
 from skyward_jupyter.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.conftest import Wait
+from tests.local.kernel import started
 from tests.unit.jupyter.conftest import Notebook, new_shell
 
 pytestmark = pytest.mark.local
@@ -114,6 +116,41 @@ def test_a_class_that_the_cell_defines_is_the_notebooks_class(notebook: Notebook
     assert notebook("%%sky\nprint(model.x, model.me())").out == "5 3\n"
 
 
+def test_what_later_cells_put_into_it_is_of_the_notebooks_classes_too(notebook: Notebook) -> None:
+    notebook("import enum\nclass Sub:\n    n = 1\n    def rate(self): return RATE")
+    notebook("class Color(enum.Enum):\n    RED = 1\n    def rate(self): return self.value * RATE")
+    notebook("%%sky --keep m\nm = {}")
+    notebook("%%sky\nclass Own: pass\nm['s'], m['c'], m['o'] = Sub(), Color.RED, Own()")
+    ran = notebook("%%sky\nprint(isinstance(m['s'], Sub), m['c'] == Color.RED, isinstance(m['o'], Own), m['c'].rate())")
+    assert ran.out == "True True True 2\n"
+    copy = notebook["m"].fetch()
+    assert copy["c"] is notebook["Color"].RED
+    assert (type(copy["s"]), type(copy["o"])) == (notebook["Sub"], notebook["Own"])
+    notebook("RATE, Sub.n = 5, 7")
+    assert notebook("%%sky\nprint(m['s'].rate(), m['s'].n, m['c'].rate())").out == "5 7 5\n"
+    notebook("class Sub: pass")
+    assert notebook("%%sky\nprint(isinstance(m['s'], Sub), m['s'].rate())").out == "False 5\n"
+
+
+def test_cells_beside_each_other_have_one_class(notebook: Notebook, tmp_path: Path) -> None:
+    notebook("%sky up wide --concurrency 2")
+    notebook("class M:\n    total = 1\nimport pathlib, time")
+    notebook(f"folder = pathlib.Path({str(tmp_path)!r})")
+    notebook("%%sky --pool wide --keep kept\nkept = M()")
+    handle = notebook(
+        "%%sky --pool wide --noblock\nM.total += 5\n(folder / 'begun').touch()\n"
+        "while not (folder / 'go').exists(): time.sleep(0.01)\nM.total += 5\nfound = M.total, type(kept) is M"
+    ).result
+    notebook("%%sky --pool wide\nwhile not (folder / 'begun').exists(): time.sleep(0.01)\nM.total, kept")
+    (tmp_path / "go").touch()
+    handle.result(20)
+    assert notebook["found"] == (11, True)
+    assert notebook["M"].total == 11
+    notebook("M.total = 3")
+    assert notebook("%%sky --pool wide\nprint(M.total, type(kept).total)").out == "3 3\n"
+    notebook("%sky down wide")
+
+
 def test_a_function_that_is_kept_sees_the_names_of_the_notebook_as_they_are(notebook: Notebook) -> None:
     notebook("%%sky --keep f\ndef outer(n):\n    def inner(x): return helper(x) + n\n    return inner\nf = outer(1)")
     assert notebook("%%sky\nprint(f(10))").out == "21\n"
@@ -141,11 +178,102 @@ def test_a_value_of_the_notebook_moves_to_its_node(notebook: Notebook) -> None:
     assert notebook["also"] is notebook["data"]
 
 
+def test_an_object_that_the_cell_replaces_stays_what_it_is_under_other_names(notebook: Notebook) -> None:
+    notebook("raw = [1, 2, 3]\ndf = raw\nempty, other = (), ()\nmodel = Net\nmade = notes = []")
+    notebook("%%sky --keep df\ndf = [x * 2 for x in df]")
+    notebook("%%sky --keep model,empty\nmodel, empty = model(), [1]")
+    assert (notebook["raw"], notebook["other"]) == ([1, 2, 3], ())
+    assert isinstance(notebook["Net"], type)
+    assert here(notebook, "df").fetch() == [2, 4, 6]
+    notebook("%%sky --keep made\nfirst, made = made, made")
+    assert notebook["notes"] is notebook["made"] is notebook["first"] is here(notebook, "made")
+
+
 def test_what_a_cell_does_not_mention_is_sent_to_be_kept(notebook: Notebook) -> None:
     notebook("data = {'a': 1}")
     assert notebook("%%sky --keep data\npass").error is None
     assert notebook("%%sky\nprint(data)").out == "{'a': 1}\n"
     assert here(notebook, "data").fetch() == {"a": 1}
+
+
+def test_a_part_of_a_kept_object_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
+    notebook("import logging\ndata, other, log = [1], {'a': [2]}, logging.getLogger('x')")
+    ran = notebook("%%sky --keep m\nhistory = []\nm = Net()\nm.h, m.d, m.o, m.log = history, data, other['a'], log")
+    told = "history, data and other are part of m, which is kept on node "
+    assert ran.err.startswith(told)
+    assert ran.err.endswith(
+        ": here they are copies, and a change on one side does not show on the other. "
+        "Keep both with --keep m,history,data,other.\n"
+    )
+    ran = notebook("%%sky\nw, part, n = m.w, m.d, len(m.d)\nlater = [3]\nm.later = later")
+    assert ran.err.startswith("part and later are part of m, which is kept on node ")
+    assert notebook("%%sky --keep m,history\nm = Net()\nm.h = history = []").err == ""
+    assert notebook("%%sky\nhistory.append(1)\nprint(m.h is history, m.h)").out == "True [1]\n"
+
+
+def test_a_copy_of_a_kept_object_that_something_here_refers_to_is_told(notebook: Notebook) -> None:
+    notebook("data, inner, alone = [1], [2], [3]\nsame, holder, outer = data, [data], [inner]")
+    assert notebook("%%sky --keep alone\nalone.append(1)").err == ""
+    ran = notebook("%%sky --keep data,outer\ndata.append(1)\nouter[0].append(1)")
+    assert ran.err.startswith("data and outer are kept on node ")
+    assert ran.err.endswith(
+        " from now on. Something else here refers to them, or to a part of them: there they are copies, as before the "
+        "cell.\n"
+    )
+    assert notebook["same"] is notebook["data"]
+    assert (notebook["holder"], notebook["inner"]) == ([[1]], [2])
+
+
+def test_a_part_of_a_kept_array_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
+    notebook("import numpy as np")
+    notebook("%%sky --keep model\nmodel = {'w': np.zeros(9), 'v': np.zeros(9)}")
+    ran = notebook("%%sky\npiece = model['w'][2:5]\nown = model['v'] + 1")
+    assert ran.err.startswith("piece is part of model, which is kept on node ")
+
+
+def test_kept_containers_in_new_ones_are_handles(notebook: Notebook) -> None:
+    notebook("%%sky --keep numbers,table\nnumbers, table = [1], {'k': (1, 2)}\nlater = {'n': numbers}")
+    assert notebook["later"]["n"] is notebook["numbers"]
+    assert notebook("%%sky\nholder = [numbers, {'t': table}, (numbers, 1)]").err == ""
+    held = notebook["holder"]
+    assert held[0] is held[2][0] is notebook["numbers"]
+    assert held[1]["t"] is notebook["table"]
+    ran = notebook("%%sky\nholder.append(5)\nnumbers.append(2)\nprint(holder[0] is numbers, holder[1]['t'] is table)")
+    assert (ran.out, ran.err) == ("True True\n", "")
+    assert notebook["holder"] is held
+    assert held[3] == 5
+    assert notebook("%%sky\nprint(later['n'])").out == "[1, 2]\n"
+    assert notebook["numbers"].fetch() == [1, 2]
+
+
+def test_a_kept_value_keeps_nothing_else_of_its_cell(notebook: Notebook) -> None:
+    notebook(
+        "import gc, weakref\nimport numpy as np\nclass Data(dict): pass\ndata, base, table = Data(), Data(), np.ones(9)"
+    )
+    notebook("class User:\n    def get(self): return base['n']\nbase['n'] = 4")
+    notebook(
+        "%%sky --on 0 --keep user,refs\nown = Data()\nuser = User()\n"
+        "refs = [weakref.ref(data), weakref.ref(own), weakref.ref(table)]"
+    )
+    ran = notebook("%%sky\ngc.collect()\nprint([ref() is None for ref in refs], user.get())")
+    assert ran.out == "[True, True, True] 4\n"
+
+
+def test_what_a_cell_keeps_by_a_call_is_as_what_it_keeps_by_an_option(notebook: Notebook) -> None:
+    notebook("%%sky --on 0 --keep s,os\nimport os, skyward as sky\nmade = Net()\ns = sky.keep(made, 'net')")
+    assert [here(notebook, name).kind for name in ("s", "os", "made")] == ["Net", "module", "Net"]
+    ran = notebook("%%sky\nprint(isinstance(s, Net), s is made, s.step(), os.path.sep)")
+    assert ran.out == "True True (2, 10) /\n"
+    notebook("RATE = 5")
+    assert notebook("%%sky\nprint(s.step())").out == "(7, 10)\n"
+
+
+def test_a_kept_function_has_kept_names(notebook: Notebook) -> None:
+    notebook("%%sky --on 0 --keep zz\nzz = 3")
+    notebook("%%sky --on 0 --keep fn\ndef fn(x): return x + zz")
+    assert notebook("%%sky\nprint(fn(3))").out == "6\n"
+    notebook("zz = 10")
+    assert notebook("%%sky\nprint(fn(3))").out == "13\n"
 
 
 def test_another_value_takes_its_place(notebook: Notebook) -> None:
@@ -185,6 +313,12 @@ def test_a_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
     assert [handle.fetch() for handle in notebook["made"]] == [{"n": n} for n in (1, 2, 3, 4)]
     notebook("%%sky --map made\ntenfold = made['n'] * 10")
     assert notebook["tenfold"] == [10, 20, 30, 40]
+    first = notebook["made"][0]
+    assert str(notebook("made[0]['n']").error).startswith(f"made[0] is kept on node {first.nodes[0]}. Use it in")
+    assert notebook("%%sky\nprint(made)").shown_error == (
+        "UsageError: 4 values of the name made are kept on nodes 0, 1 and 2, so no node has all of them. Use one "
+        "of them at a time, such as each with `--map`, or bring them here with `fetch()` of each."
+    )
 
 
 def test_values_of_two_nodes_in_one_cell_are_refused(notebook: Notebook) -> None:
@@ -309,6 +443,7 @@ def test_how_long(notebook: Notebook, pools: PoolManager) -> None:
     (view,) = pool.kept()
     assert view.until - pool.snapshot().at == pytest.approx(7200, abs=60)
     assert "--keep-for says how long" in notebook("%%sky --keep-for 2h\n1").shown_error
+    assert "--keep-for says how long" in notebook("%%sky --keep-for 1h\n1").shown_error
 
 
 def test_slots_that_are_processes_keep_nothing(notebook: Notebook) -> None:
@@ -335,3 +470,23 @@ def test_a_notebooks_value_of_another_pool_is_refused(notebook: Notebook) -> Non
     shown = notebook("%%sky --pool second\nmodel").shown_error
     assert shown.startswith("UsageError: model is kept in pool 'default', so it cannot be used in pool 'second'")
     notebook("%sky down second")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
+def test_after_a_restart_an_object_of_a_class_of_the_notebook_comes_home_with_its_class() -> None:
+    net = "class Net:\n    rate = 2\n    def __init__(self): self.w = 1\n    def step(self): return self.w * factor"
+    with started() as kernel:
+        kernel(
+            "import skyward as sky\npool = sky.Compute(provider=sky.Local(outlives=True), name='lab', ttl=300).open()"
+        )
+        kernel(f"factor = 10\n{net}")
+        kernel("%%sky --pool lab --keep net,fn\nnet = Net()\ndef fn(): return net.step()")
+        kernel.kill_and_restart()
+        kernel("pool = %sky attach lab")
+        kernel("a = %sky kept net\nf = %sky kept fn\ncopy = a.fetch()")
+        assert kernel("type(copy).__name__, copy.w, copy.rate").data == ["('Net', 1, 2)"]
+        assert kernel("%%sky --pool lab\nprint(a.step(), f())").text() == "10 10\n"
+        kernel(f"factor = 3\n{net}")
+        assert kernel("copy = a.fetch()\ncopy.w, copy.step(), isinstance(copy, Net)").data == ["(1, 3, False)"]
+        assert kernel("%%sky --pool lab\nprint(a.step(), isinstance(a, Net))").text() == "3 False\n"
+        kernel("pool.close()")

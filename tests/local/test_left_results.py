@@ -16,6 +16,7 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
+from skyward.control import left_results
 from skyward.control.left_results import LEFT_FROM, LeftResult
 from skyward.link.bulk import BulkPath
 from skyward.wire.messages import Blob
@@ -207,6 +208,16 @@ def test_nodes_that_cannot_reach_each_other_get_it_through_here_and_that_is_said
     ]
 
 
+def test_a_node_of_another_pool_gets_it_through_here_and_that_is_said(left: Maker) -> None:
+    with sky.Compute(nodes=1) as pool, sky.Compute(nodes=1) as other:
+        notes = pool.events(ev.PoolNote)
+        assert total(left(pool)) >> other == SIZE
+    assert [note.text for note in notes if isinstance(note, ev.PoolNote) and "through" in note.text] == [
+        f"Pool {pool.name!r}: What make() returned goes to another node through this machine, since that is one of "
+        "another pool."
+    ]
+
+
 def test_what_somebody_asks_for_comes_home_at_once(two: sky.Compute, fetched: Fetched, left: Maker) -> None:
     (asked, go), (called_back, _), (awaited, _) = (left.start(two) for _ in range(3))
     answers = [total(a) > two for a in (asked, called_back, awaited)]
@@ -369,18 +380,40 @@ def test_results_beyond_what_a_node_may_keep_come_home(
     assert not isinstance(raw(a), LeftResult)
 
 
-def test_it_is_gone_with_its_pool_and_says_what_to_do(left: Maker) -> None:
-    with sky.Compute(nodes=1, name="away") as pool:
-        a, b = left(pool), left(pool, 2.0)
+def test_it_comes_home_at_the_end_of_its_pool(left: Maker) -> None:
+    with sky.Compute(nodes=1) as pool:
+        a, b, gone = left(pool), left(pool, 2.0), left(pool, 3.0)
         assert b.result()[0] == 2.0
+        assert isinstance(raw(a), LeftResult)
+        del gone
+        gc.collect()
+        run = pool.start(tasks.sleep(60), on=0)
+        still = total(a) > pool
+    assert a.result(30)[0] == 1.0
     assert b.result()[0] == 2.0
+    assert a.exception() is None
+    for future in (run.future, still):
+        with pytest.raises(sky.PoolClosedError):
+            future.result(30)
+
+
+def test_what_does_not_come_home_at_the_end_of_its_pool_is_told(left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_results, "_AT_THE_END", SIZE * 8 + 4096)
+    with sky.Compute(nodes=1, name="away") as pool:
+        notes = pool.events(ev.PoolNote)
+        futures = [left(pool), left(pool)]
+    told = notes.get(30)
+    assert isinstance(told, ev.PoolNote)
+    assert told.text.startswith("Pool 'away': What make() returned, 3.8 MiB in all, could not be brought here before")
+    assert told.text.endswith("it is lost. Call .result() before the pool is closed.")
+    errors = [error for future in futures if (error := future.exception(30)) is not None]
+    assert len(errors) == 1, "there was room for the other"
     with pytest.raises(
         sky.PoolClosedError,
         match=r"^The result of make\(\) was left on its node for the tasks that take it, and pool 'away' is closed\. "
         r"Call \.result\(\) before the pool is closed\.$",
     ):
-        a.result(30)
-    assert isinstance(a.exception(30), sky.PoolClosedError)
+        raise errors[0]
 
 
 def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
@@ -428,6 +461,26 @@ def test_what_is_lost_is_made_again_for_the_task_that_takes_it(
     note = notes.get(30)
     assert isinstance(note, ev.PoolNote)
     assert note.text == f"Pool {two.name!r}: The result of make() was lost with its node; running it again."
+
+
+def test_what_is_lost_is_made_again_on_the_node_that_it_was_for(
+    two: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
+    go = tmp_path / "go"
+
+    @sky.function
+    def shard() -> Any:
+        tasks.wait_for_file.fn(str(go))
+        return np.full(SIZE, float(sky.instance_info().node))
+
+    shards = [two.start(shard(), on=rank).future for rank in (0, 1)]
+    takers = [total(each) > two for each in shards]
+    go.touch()
+    assert [each.result(30) for each in takers] == [0.0, SIZE]
+    kill(two, 1)
+    wait_for(lambda: lost(shards[1]), "the node to be lost")
+    assert total(shards[1]) >> two == SIZE
+    assert shards[1].result(60)[0] == 1.0
 
 
 def test_what_is_lost_is_made_again_for_who_asks(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
@@ -563,6 +616,63 @@ def test_what_waits_for_what_is_made_again_can_be_cancelled(two: sky.Compute, tm
         b.result(30)
     again.touch()
     assert a.result(60)[0] == 1.0
+
+
+def test_a_task_that_waits_for_what_is_made_again_does_not_run(
+    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
+) -> None:
+    again = tmp_path / "again"
+
+    @sky.function
+    def make_when() -> Any:
+        made = tmp_path / "made"
+        if made.exists():
+            tasks.wait_for_file.fn(str(again))
+        tasks.wait_for_file.fn(str(tmp_path / "go"))
+        made.touch()
+        return np.ones(SIZE)
+
+    a = two.start(make_when(), on=0).future
+    first = two.start(total(a), on=0).future
+    (tmp_path / "go").touch()
+    assert first.result(30) == SIZE
+    blocked = two.start(tasks.wait_for_file(str(tmp_path / "free")), on=1).future
+    wait_for(blocked.running, "the other node to be busy")
+    b = two.start(total(a), on=1)
+    kill(two, 0)
+    wait_for(lambda: lost(a), "the node to be lost")
+    (tmp_path / "free").touch()
+    wait_for(lambda: b.nodes and two.snapshot().queued == 1, "the task to be withheld")
+    wait_for(lambda: not b.future.running(), "it to count as waiting")
+    assert b.state == "queued"
+    again.touch()
+    assert b.future.result(60) == SIZE
+
+
+def test_what_a_cancelled_task_was_to_take_is_let_go(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+    a = left(two)
+    result = raw(a)
+    assert isinstance(result, LeftResult)
+    wait_for(lambda: result._users == 1, "the task that took it to let it go")
+    asked, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def __reduce__(self) -> Any:
+            asked.set()
+            go.wait(30)
+            return int, (7,)
+
+    foreign: Future[Any] = Future()
+    taker = total(a, foreign) > two
+    foreign.set_result(Slow())
+    assert asked.wait(30)
+    assert taker.cancel()
+    with pytest.raises(sky.TaskCancelledError):
+        taker.result(30)
+    go.set()
+    free = total(a) > two
+    assert free.result(30) == SIZE
+    wait_for(lambda: result._users == 1, "both tasks to let it go")
 
 
 def test_a_callback_cannot_wait_for_what_is_away(two: sky.Compute, left: Maker) -> None:

@@ -47,6 +47,20 @@ def test_async_functions_are_mapped(pool: sky.Compute, chunksize: int) -> None:
 
 
 @SIZES
+def test_coroutines_that_a_function_returns_are_awaited(pool: sky.Compute, chunksize: int) -> None:
+    async def halve(number: int) -> float:
+        await asyncio.sleep(0)
+        return 6 / number
+
+    assert pool.map(lambda number: halve(number) if number % 2 else number, range(5), chunksize=chunksize) == [
+        *(0, 6.0, 2, 2.0, 4)
+    ]
+    with pytest.raises(ZeroDivisionError) as caught:
+        pool.map(lambda number: halve(number), [3, 0, 1], chunksize=chunksize)
+    assert caught.value.__notes__ == ["It was raised for item 1 of pool.map: 0."]
+
+
+@SIZES
 def test_futures_are_mapped(pool: sky.Compute, chunksize: int) -> None:
     futures: list[Any] = [tasks.add(i, 0) > pool for i in range(7)]
     assert pool.map(lambda x: x * 10, futures, chunksize=chunksize) == [0, 10, 20, 30, 40, 50, 60]

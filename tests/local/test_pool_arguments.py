@@ -1,5 +1,6 @@
 """What an open pool answers to arguments that are not right: one sentence, and nothing is sent."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,27 @@ def test_refused(pool: sky.Compute, use: Callable[[Any], Any], error: type[Excep
     with pytest.raises(error, match=message):
         use(pool)
     assert pool.snapshot().done == before
+
+
+def test_a_pool_that_could_not_be_opened_can_be_looked_at() -> None:
+    pool = sky.Compute(nodes=1, image=sky.Image(includes=["./nowhere"]))
+    with pytest.raises(sky.SkywardError) as caught:
+        pool.open()
+    assert "nowhere" in str(caught.value)
+    now = pool.snapshot()
+    assert (now.state, now.nodes, now.max) == ("closed", (), 1)
+    assert pool.report().snapshot == now
+    assert repr(pool) == f"<Compute {pool.name!r}: closed>"
+
+
+def test_an_asynchronous_context_is_refused_with_what_to_write(pool: sky.Compute) -> None:
+    async def use() -> None:
+        context: Any = pool
+        async with context:
+            pass
+
+    with pytest.raises(sky.UsageError, match=r"^A pool is no asynchronous context: write `with sky\.Compute"):
+        asyncio.run(use())
 
 
 def test_tasks_are_cancelled_by_one_number_or_several(pool: sky.Compute) -> None:

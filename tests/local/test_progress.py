@@ -128,3 +128,24 @@ def test_on_a_terminal_the_bar_comes_and_goes_below_what_is_there(tmp_path: Path
     assert lines[2:6] == ["mapped, from a node", *["from a node"] * 3]
     assert lines[6].startswith("skyward: pool 'default': closed after")
     assert lines[7:] == ["Pool 'default' is closed."]
+
+
+def test_the_saved_line_of_a_cell_in_the_background_says_how_it_ended(tmp_path: Path) -> None:
+    def held(name: str) -> str:
+        return f"import os, time\nwhile not os.path.exists({str(tmp_path / name)!r}): time.sleep(0.01)\n"
+
+    def end(name: str) -> str:
+        return f"handle = _\nopen({str(tmp_path / name)!r}, 'w').close()\n"
+
+    notebook = run_notebook(
+        f"%%sky --noblock\n{held('one')}1 / 0",
+        f"{end('one')}handle.result()",
+        f"%%sky --noblock\nyield 1\n{held('other')}yield 2",
+        f"{end('other')}total = sum(handle)",
+    )
+    shown = [out["data"]["text/plain"] for cell in notebook.cells for out in cell.outputs if "data" in out]
+    lines = [text for text in shown if "in the background" in text]
+    assert lines == [
+        "Cell 1 in the background on pool 'default': failed. .result() binds what it left.",
+        "Cell 2 in the background on pool 'default': done, 2 elements. .result() binds what it left.",
+    ]

@@ -164,3 +164,23 @@ def test_timeouts_cancels_and_lost_nodes_are_no_errors_of_the_function(tmp_path:
         with pytest.raises(sky.NodeLostError):
             wait(True) >> pool
         assert len(log.read_text()) == 3
+
+
+def test_what_came_of_an_attempt_is_not_on_its_way_in_the_next(
+    pool: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
+    tried, go = tmp_path / "tried", tmp_path / "go"
+
+    @sky.function(retries=1)
+    def fail_at_length() -> None:
+        if not tried.exists():
+            tried.touch()
+            raise ValueError("x" * 3_000_000)
+        while not go.exists():
+            time.sleep(0.01)
+
+    run = pool.start(fail_at_length())
+    wait_for(lambda: run.retries and run.state == "running", "the second attempt")
+    assert (run.is_leaving, run.coming) == (False, 0)
+    go.touch()
+    assert run.future.result(30) is None

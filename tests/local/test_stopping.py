@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import skyward as sky
-import skyward.compute as compute_module
-from skyward.control import background
+from skyward.control import background, stopping
+from skyward.control.run import Run
 from tests.local import tasks
 from tests.local.conftest import Wait
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.local
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_module, "_INTERRUPT_GRACE", 20.0)
+    monkeypatch.setattr(stopping, "GRACE", 20.0)
 
 
 def stands_still(path: Path) -> bool:
@@ -100,6 +101,27 @@ def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_cancel_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> None:
+    path = tmp_path / "never"
+    with sky.Compute(provider=sky.Local(boot_time=1.0), nodes=(0, 1)) as pool:
+        future = pool.start(tasks.append(str(path), "x"), on="all").future
+        assert future.cancel()
+        with pytest.raises(sky.TaskCancelledError, match=r"^append\(\) was cancelled before it started\.$"):
+            future.result(30)
+        assert tasks.add(1, 2) >> pool == 3
+        assert tasks.add(1, 2) @ pool == [3]
+    assert not path.exists()
+
+
+def test_a_pool_that_is_closed_says_so_to_broadcasts_that_wait(tmp_path: Path) -> None:
+    with sky.Compute(nodes=1) as pool:
+        gate = tasks.wait_for_file(str(tmp_path / "never")) > pool
+        held = pool.start(tasks.add(1, 2).after(gate), on="all").future
+    for future in (held, gate):
+        with pytest.raises(sky.PoolClosedError, match="was closed before this task ended"):
+            future.result(30)
+
+
 def test_cancel_after_the_end_changes_nothing(pool: sky.Compute) -> None:
     future = tasks.add(1, 2) > pool
     assert future.result(10) == 3
@@ -153,6 +175,83 @@ def test_interrupt_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: W
     assert stands_still(beat)
 
 
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda pool, path: (tasks.heartbeat(path, 60) > pool).result(),
+        lambda pool, path: (tasks.heartbeat(path, 60) > pool).result(60),
+        lambda pool, path: (tasks.heartbeat(path, 60) > pool).exception(),
+        lambda pool, path: (sky.gather(tasks.heartbeat(path, 60), tasks.sleep(60)) > pool).result(),
+        lambda pool, path: pool.start(tasks.heartbeat(path, 60), on="all").future.result(),
+    ],
+    ids=["result", "with a timeout", "exception", "group", "broadcast"],
+)
+def test_interrupt_of_the_wait_for_a_future_stops_the_work(
+    pool: sky.Compute, tmp_path: Path, wait_for: Wait, wait: Callable[[sky.Compute, str], object]
+) -> None:
+    beat = tmp_path / "beat"
+
+    def interrupt() -> None:
+        wait_for(beat.exists, "the task to start")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt, match=r"was cancelled"):
+        wait(pool, str(beat))
+    thread.join()
+    assert stands_still(beat)
+    wait_for(lambda: not pool.snapshot().running, "the slots to be free")
+
+
+def test_interrupt_of_the_wait_for_work_that_goes_on_says_so(
+    pool: sky.Compute, tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "GRACE", 0.0)
+    beat = tmp_path / "beat"
+
+    def interrupt() -> None:
+        wait_for(beat.exists, "the task to start")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt, match=r"^stubborn\(\) was asked to stop, and has not confirmed it yet$"):
+        (tasks.stubborn(str(beat), 60) > pool).result()
+    thread.join()
+    wait_for(lambda: not pool.snapshot().running, "the task to be ended")
+
+
+def test_a_second_interrupt_leaves_nothing_running(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes as the first of many tasks is being stopped."""
+    original = Run.cancel
+    interrupted: list[threading.Thread] = []
+
+    def cancel(run: Run[Any]) -> bool:
+        if not interrupted:
+            interrupted.append(threading.current_thread())
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)  # for this thread, if it is the one, to be interrupted
+        return original(run)
+
+    def interrupt() -> None:
+        while pool.snapshot().running < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "cancel", cancel)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        sky.gather(*(tasks.sleep(60) for _ in range(50))) >> pool
+    thread.join()
+    assert threading.main_thread() not in interrupted
+    deadline = time.monotonic() + 60
+    while (now := pool.snapshot()).running or now.queued:
+        assert time.monotonic() < deadline, now
+        time.sleep(0.01)
+
+
 @sky.function
 def beats(path: str, seconds: float) -> Iterator[None]:
     tasks.heartbeat.fn(path, seconds)
@@ -198,7 +297,7 @@ def test_interrupt_just_after_sending_stops_the_work(
 def test_interrupt_says_what_a_node_has_not_confirmed(
     tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compute_module, "_INTERRUPT_GRACE", 0.0)
+    monkeypatch.setattr(stopping, "GRACE", 0.0)
     begun = tmp_path / "begun"
     tell = background.call_soon
 

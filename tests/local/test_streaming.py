@@ -1,5 +1,6 @@
 """Streams out, in, and both at once, on real nodes."""
 
+import asyncio
 import itertools
 import threading
 from collections.abc import Generator, Iterator
@@ -124,6 +125,36 @@ def test_elements_do_not_wait_for_the_next_input(each_executor: sky.Compute) -> 
 def test_streams_in_a_gather(pool: sky.Compute) -> None:
     one, two = sky.gather(tasks.count(3), tasks.count(4)) >> pool
     assert (list(one), list(two)) == ([0, 1, 2], [0, 1, 2, 3])
+
+
+def test_streams_in_the_future_of_a_group(pool: sky.Compute) -> None:
+    many = 100_000  # more than may be under way, so that it ends only as it is read
+    future: Any = sky.gather(tasks.count(many), tasks.add(1, 2), tasks.count(2)) > pool
+    one, two, three = future.result(30)
+    assert (sum(1 for _ in one), two, list(three)) == (many, 3, [0, 1])
+    first, second = (sky.gather(tasks.count(2), tasks.count(3)) > pool).result(30)
+    assert (list(first), list(second)) == ([0, 1], [0, 1, 2])
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_streams_in_a_streamed_group(pool: sky.Compute, ordered: bool) -> None:
+    group = sky.gather(tasks.count(3), tasks.count(4), stream=True, ordered=ordered) >> pool
+    assert [list(stream) for stream in group] == [[0, 1, 2], [0, 1, 2, 3]]
+    one, two = list(sky.gather(tasks.count(5), tasks.count(6), stream=True, ordered=ordered) >> pool)
+    assert (list(one), list(two)) == (list(range(5)), list(range(6))), "they are read after the group is dropped"
+
+    async def ask() -> list[int]:
+        streams: Any = sky.gather(tasks.count(2), tasks.count(3), stream=True, ordered=ordered) >> pool
+        return [number async for stream in streams async for number in stream]
+
+    assert asyncio.run(ask()) == [0, 1, 0, 1, 2]
+
+
+def test_a_group_that_fails_stops_its_streams(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    future = sky.gather(tasks.count(10_000_000), tasks.fail("bad")) > pool
+    with pytest.raises(ValueError, match="^bad"):
+        future.result(30)
+    wait_for(lambda: not pool.snapshot().running, "the stream to be stopped")
 
 
 def test_a_future_of_a_stream(pool: sky.Compute) -> None:

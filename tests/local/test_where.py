@@ -39,6 +39,40 @@ def test_an_expression_is_the_value_of_the_cell(kernel: Kernel) -> None:
     assert kernel("%sky! 1 / 0").error[0] == "ZeroDivisionError"
 
 
+def test_an_expression_in_a_function_has_its_variables(kernel: Kernel) -> None:
+    kernel("p = 100\ndef fn(p):\n    r = %sky! p + 1\n    return r")
+    assert kernel("fn(4)").data == ["5"]
+    kernel("def every(q):\n    r = %sky! --on all q.append(1) or len(q)\n    return r, q")
+    cell = kernel("every([])")
+    assert cell.data == ["([1, 1, 1], [])"]
+    assert cell.text("stderr").startswith(
+        "q changed on nodes 0, 1 and 2, each run in a copy of its own; here it is as "
+    )
+
+
+def test_what_all_nodes_store_in_an_object_leaves_it_as_it_is(kernel: Kernel) -> None:
+    kernel("d = {'n': 0}\nclass Acc: tot = 0")
+    cell = kernel("%%sky --on all\nd['n'] += 1; Acc.tot += 1")
+    assert cell.text("stderr").startswith("d and Acc changed on nodes 0, 1 and 2, each run in a copy of its own; ")
+    assert kernel("d, Acc.tot").data == ["({'n': 0}, 0)"]
+
+
+def test_names_in_strings_are_found_on_the_node(kernel: Kernel) -> None:
+    kernel("alpha = 1\ndef look(name): return globals().get(name, 'missing')")
+    cell = kernel("%%sky\ngot = [globals().get('alpha'), look('alpha'), eval('alpha + 1'), 'nothing' in dir()]\ngot")
+    assert cell.data == ["[1, 1, 2, False]"]
+    assert cell.text("stderr") == ""
+    told = kernel("%%sky\nnames = sorted(globals())").text("stderr")
+    assert told.startswith("line 2: globals() finds only those variables of the notebook that the cell reads")
+    assert told.count("\n") == 1
+
+
+def test_a_cell_without_code_does_nothing(kernel: Kernel) -> None:
+    assert kernel("%%sky --pool never\n# off for now").outputs == []
+    assert kernel("%%sky --pool never").outputs == []
+    assert "never" not in kernel("%sky pools").text()
+
+
 def test_a_local_cell_is_a_plain_one(kernel: Kernel) -> None:
     cell = kernel("%%sky --local\nimport os\nhere = os.getpid()\nprint('out')\nhere > 0")
     assert cell.types == ["stream", "execute_result"]
@@ -53,7 +87,10 @@ def test_magics_run_on_the_node_and_bind_here(kernel: Kernel) -> None:
     assert kernel("%%sky\n%time there = node()").text().startswith("CPU times: user ")
     assert kernel("there").data == ["True"]
     assert "per loop" in kernel("%%sky\n%%timeit -n 2 -r 2\nnode()").text()
-    assert kernel("%%sky\n%%bash\necho $((6 * 7))").text() == "42\n"
+    cell = kernel("%%sky\n%%bash\necho $((6 * 7))\necho oops >&2")
+    assert (cell.text(), cell.text("stderr")) == ("42\n", "oops\n")
+    ran = kernel("%%sky\nclass Shows:\n    def _ipython_display_(self): print('ipd')\ndisplay(Shows())\nShows()")
+    assert (ran.text(), ran.data) == ("ipd\nipd\n", [])
     name, lines = kernel("%%sky\n%%time\n\nlate = 1\n1 / 0").error
     assert name == "ZeroDivisionError"
     assert "line 5" in "".join(lines)

@@ -114,3 +114,39 @@ def test_map_over_machines(notebook: Notebook, tmp_path: Path) -> None:
     cell = "from pathlib import Path\nn = Path(f'{xs}.txt').write_text(str(xs * int(Path('factor').read_text())))"
     assert notebook(f"%%sky --map xs --file factor --fetch '*.txt'\n{cell}").error is None
     assert contents(tmp_path) == {"factor": "3", **{f"{x}.txt": str(3 * x) for x in range(5)}}
+
+
+def test_a_file_becomes_a_folder_and_what_cannot_be_put_in_place_loses_nothing(
+    notebook: Notebook, tmp_path: Path
+) -> None:
+    (tmp_path / "e").mkdir()
+    for name in ("f", "deleted", "edited"):
+        (tmp_path / "e" / name).write_text("old")
+    blocks = "from pathlib import Path\nn = Path('way').write_text('of a cell')"
+    assert notebook(f"%%sky --on 0 --sync e\n{blocks}").error is None
+    (tmp_path / "e/f").unlink()
+    (tmp_path / "e/deleted").unlink()
+    (tmp_path / "e/edited").write_text("an hour of work")
+    (tmp_path / "e/f").mkdir()
+    (tmp_path / "e/f/x").write_text("folder")
+    (tmp_path / "way").mkdir()
+    (tmp_path / "way/y").write_text("in its way")
+    wanted = {"e/edited": "an hour of work", "e/f/x": "folder", "way/y": "in its way"}
+    failed = notebook("%%sky --on 0 --sync e --file way/y\n1")
+    assert "way/y cannot be put in place on node 0: way is no folder there." in failed.shown_error
+    assert contents(tmp_path) == wanted
+    look = "found = {str(p): p.read_text() for p in Path('e').rglob('*') if p.is_file()}"
+    assert notebook(f"%%sky --on 0 --sync e\nfrom pathlib import Path\n{look}").error is None
+    assert contents(tmp_path) == wanted
+    assert notebook["found"] == {"e/edited": "an hour of work", "e/f/x": "folder"}
+    turns = """
+import os, shutil
+from pathlib import Path
+shutil.rmtree("e/f")
+os.remove("e/edited")
+os.makedirs("e/edited/empty")
+n = Path("e/edited/result").write_text("new"), Path("e/f").write_text("file")
+"""
+    assert notebook(f"%%sky --on 0 --sync e\n{turns}").error is None
+    assert contents(tmp_path) == {"e/edited/result": "new", "e/f": "file", "way/y": "in its way"}
+    assert (tmp_path / "e/edited/empty").is_dir()

@@ -8,7 +8,7 @@ from tests.ui.lab import Lab
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
 OPEN = """print("printed before")
-pool = sky.Compute(name="train", nodes=(1, 3), provider=sky.Local(boot_time=1.5))
+pool = sky.Compute(name="train", nodes=(1, 3), provider=sky.Local(boot_time=4))
 _ = pool.open()
 print("printed after")"""
 
@@ -54,6 +54,7 @@ def test_a_pool_of_code_is_in_the_panel_and_its_opening_erases_nothing(lab: Lab)
     lab.pool("train").get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
     lab.see("code-pool")
     lab.run("%%sky --map xs --pool train --no-footer\nprint('printed by a node')\n_ = xs")
+    output.filter(has_text="3/3").wait_for()
     texts = output.all_inner_texts()[3:]
     assert "".join(texts).count("printed by a node") == 3
     assert ["100%" in text and "3/3" in text for text in texts].count(True) == 1, "the bar stays as it was in the end"

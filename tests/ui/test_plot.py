@@ -19,6 +19,8 @@ def brightness(colour: str) -> float:
 
 def test_the_picture_changes_in_place_and_is_readable_in_both_themes(lab: Lab, tmp_path: Path) -> None:
     go = tmp_path / "go"
+    lab.command("apputils:change-theme", theme="JupyterLab Light")  # another test may have left the other one
+    lab.page.locator('body[data-jp-theme-light="true"]').wait_for(state="attached")
     lab.run("%load_ext skyward\npool = %sky up")
     lab.run(
         f"%%sky --plot\nimport os, time\nyield {{'loss': 1.5}}\n"

@@ -294,7 +294,10 @@ def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Cl
         await certified(clustering)
         assert await clustering._perform(REQUEST) == "answer"
         clustering.heard(only, Kept((("counter", "c"), ("queue", "q"))))
+        notes: list[str] = []
+        clustering._note = notes.append
         clustering.remove(only)
+        assert notes == ["nodes were gone at the same time: counter 'c', queue 'q' lost their content"]
         newcomer: Any = Member(1)
         clustering.add(newcomer)
         join = await told_to_join(newcomer)

@@ -81,8 +81,12 @@ class TestWhereATaskRuns:
             nodes_for([[kept("a", 0)], [kept("b", 1, "conn"), kept("c", 2, "conn")]], "p")
 
     def test_two_values_of_one_name_on_two_nodes_are_refused_too(self) -> None:
-        with pytest.raises(UsageError, match=r"^model is kept on node 0 and model is kept on node 1, so no node"):
+        with pytest.raises(UsageError, match=r"^2 values of the name model are kept on nodes 0 and 1, so no node"):
             nodes_for([[kept("a", 0)], [kept("b", 1)]], "p")
+
+    def test_a_value_that_was_lost_before_anyone_asked_is_lost_in_every_pool(self) -> None:
+        with pytest.raises(KeptLostError, match=r"^model is not kept any more: its pool is closed"):
+            nodes_for([[lost(kept("a", 0, pool=""), "its pool is closed")]], "p")
 
     def test_a_value_of_another_pool_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"^model is kept in pool 'p', so it cannot be used in pool 'q'"):

@@ -371,6 +371,29 @@ def test_what_is_read_is_sent_in_order_to_the_end() -> None:
     taker.end()
 
 
+def test_elements_are_sent_as_they_were_when_they_were_read() -> None:
+    def reuse() -> Iterator[pickle.PickleBuffer]:
+        buffer = bytearray(200_000)
+        for number in range(3):
+            buffer[0] = number
+            yield pickle.PickleBuffer(buffer)
+
+    sent: list[Outgoing] = []
+    over = threading.Event()
+
+    def take() -> None:
+        items, last, _ = reading.take()
+        sent.extend(items)
+        if last:
+            over.set()
+
+    reading = feeder(reuse())
+    reading.start(take)
+    assert over.wait(10)
+    reading.stop()
+    assert [_value(item)[0] for item in sent] == [0, 1, 2]
+
+
 def test_no_more_is_read_than_the_task_has_room_for() -> None:
     read = []
 

@@ -6,7 +6,9 @@ import pytest
 
 from skyward.control.task_messages import (
     Broadcast,
+    BroadcastEnded,
     Cancel,
+    CancelBroadcast,
     Delivered,
     Effect,
     Ended,
@@ -214,6 +216,25 @@ def test_the_first_node_of_an_empty_pool_gets_all_the_data() -> None:
     assert manager.handle(Broadcast(manager.number()), 0.0) == []
     assert shares(manager.handle(NodeJoined(0, 1), 0.0)) == [(0, 1)]
     assert shares(manager.handle(NodeJoined(1, 1), 0.0)) == [(1, 1)]
+
+
+def test_a_broadcast_that_is_cancelled_before_it_has_a_node_is_over() -> None:
+    manager = manager_with()
+    broadcast = manager.number()
+    manager.handle(Broadcast(broadcast), 0.0)
+    assert manager.handle(CancelBroadcast(broadcast), 0.0) == [BroadcastEnded(broadcast)]
+    assert not manager.waiting
+    assert manager.handle(NodeJoined(0, 1), 0.0) == []
+    assert manager.handle(CancelBroadcast(broadcast), 0.0) == []
+
+
+def test_a_node_that_joins_takes_no_part_in_a_broadcast_that_is_being_cancelled() -> None:
+    manager = manager_with(1)
+    broadcast = manager.number()
+    ((task, _),) = sent(manager.handle(Broadcast(broadcast), 0.0))
+    assert manager.handle(CancelBroadcast(broadcast), 0.0) == [Stop(task, 0)]
+    assert manager.handle(NodeJoined(1, 1), 0.0) == []
+    assert BroadcastEnded(broadcast) in manager.handle(Ended(task, 0, "cancelled", 1.0), 0.0)
 
 
 def test_a_node_whose_drain_is_taken_back_does_not_run_a_broadcast_twice() -> None:

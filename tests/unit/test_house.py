@@ -1,6 +1,7 @@
 """Rules for the files of the repository: the hosts they name, their lock files, and what an install contains."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,13 @@ def test_locks_have_hashes_and_no_addresses(path: str) -> None:
     assert pins
     assert not [pin for pin in pins if not pin.endswith("\\")]
     assert not [pin for pin in pins if pin.startswith("torch==")]
+
+
+def test_every_command_of_the_makefile_is_in_the_readme() -> None:
+    commands = set(re.findall(r"^(\w+):.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    listed = set(re.findall(r"^\| `make (\w+)`", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert commands - listed == {"help", "setup"}
+    assert listed <= commands
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -52,6 +52,37 @@ def test_installed_distribution_is_suggested_by_its_own_name() -> None:
     assert fix("cv2").startswith("add it with `--pip opencv-python-headless` on the cell")
 
 
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("numpy", "add it with `--pip numpy`"),
+        ("numpy.linalg", "add it with `--pip numpy`"),
+        ("yaml", "add it with `--pip PyYAML`"),
+        ("dateutil", "add it with `--pip python-dateutil`"),
+        ("no_such_module_here", "nothing here brings it either"),
+    ],
+)
+def test_not_all_distributions_are_looked_through_for_a_module_of_a_likely_one_or_of_none(
+    module: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_through_all() -> dict[str, list[str]]:
+        pytest.fail("all distributions were looked through")
+
+    monkeypatch.setattr("skyward.control.missing.packages_distributions", look_through_all)
+    assert fix(module).startswith(told)
+
+
+def test_a_distribution_of_another_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "site-packages/other_name-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Other-Name\nVersion: 1.0\n")
+    (info / "RECORD").write_text("brought_here/__init__.py,,\n")
+    (tmp_path / "site-packages/brought_here").mkdir()
+    (tmp_path / "site-packages/brought_here/__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(info.parent))
+    assert fix("brought_here").startswith("add it with `--pip Other-Name` on the cell")
+
+
 def test_unknown_module_gets_a_hedge() -> None:
     assert fix("mdoule_with_typo").startswith("nothing here brings it either, so check the name first; if the package ")
 

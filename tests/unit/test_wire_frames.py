@@ -5,12 +5,15 @@ import json
 import pickle
 import re
 import sys
+import threading
 import types
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
 from skyward.wire.failure import capture_failure
@@ -165,6 +168,28 @@ def test_looking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     (state,) = states_of(fail)
     assert state.variables["first"] == "1"
     assert repr(state.variables["third"]) == "<str on node 3>"
+
+
+@pytest.mark.parametrize("how", ["object", "list", "counter", "frame"])
+def test_an_object_that_does_not_end_when_it_is_shown_keeps_nobody(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr("skyward.wire.frames._SECONDS", 0.05)
+    is_over = threading.Event()
+
+    class Endless:
+        w = 3
+
+        def __repr__(self) -> str:
+            try:
+                while True:
+                    pass
+            finally:
+                is_over.set()
+
+    one = Endless()
+    value = {"object": one, "list": [one] * 100, "counter": Counter([one]), "frame": pd.DataFrame({"a": [one]})}[how]
+    assert re.fullmatch(r"<[\w.<>]+ on node 3>", repr(sent(value)))
+    assert is_over.wait(10)
+    assert repr(sent(Plain())).startswith("<tests.unit.test_wire_frames.Plain on node 3: <")
 
 
 def test_an_interrupt_ends_the_looking() -> None:

@@ -524,4 +524,25 @@ SCENARIOS = [
         """,
         "print(b.v, c.v)",
     ),
+    Scenario(
+        "classes: type parameters and aliases",
+        """
+        type Vec = list[float]
+        type Json = dict[str, Json] | int
+        class Store[T]:
+            def __init__(self, items: list[T]): self.items = items
+        def total[**P, *Ts](v: Vec) -> float: return sum(v)
+        kept = [Vec, Json]
+        """,
+        """
+        class Named[K](Store[K]):
+            name = 'n'
+        def first[T](store: Store[T]) -> T: return store.items[0]
+        type Pair[T] = tuple[T, T]
+        s = Named([total([1.0, 2.0])])
+        found = first(s)
+        same = kept[0] is Vec
+        """,
+        "print(s.name, s.items, found, same, kept[1] is Json, Pair[int], isinstance(s, Store))",
+    ),
 ]

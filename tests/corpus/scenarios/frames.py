@@ -244,4 +244,19 @@ SCENARIOS = [
         "print(frames[0] is df, df, frames[1])",
         given=_DF,
     ),
+    Scenario(
+        "frames: a query names variables",
+        """
+        import pandas as pd
+        df = pd.DataFrame({'a': [1, 2, 3]})
+        low, factor = 1, 10
+        def above(frame): return frame.query('a > @low')
+        """,
+        """
+        few = df.query('a > @low and a < 3')
+        more = above(df)
+        scaled = df.eval('b = a * @factor')
+        """,
+        "print(few, more, scaled)",
+    ),
 ]

@@ -404,4 +404,23 @@ SCENARIOS = [
         """,
         "print(mode, m, c, current())",
     ),
+    Scenario(
+        "state: variables that are found by their names in strings",
+        """
+        rate, key, counter = 2, 'rate', 1
+        def look(name):
+            return globals().get(name, 'missing')
+        """,
+        """
+        counter = globals().get('counter', 0) + 1
+        if 'made' not in globals(): made = [counter]
+        found = [look('rate'), globals()[key], eval('rate + 1'), 'nothing' in dir()]
+        exec('doubled = rate * 2')
+        # %%
+        counter = globals().get('counter', 0) + 1
+        if 'made' not in globals(): made = [counter]
+        made.append(eval('doubled'))
+        """,
+        "print(counter, made, found, doubled)",
+    ),
 ]

@@ -55,11 +55,18 @@ class Notebook:
         exec(compile(source, "<notebook>", "exec"), self.names)
 
     def take(
-        self, source: str, *, limit: int = 1 << 30, map_name: str | None = None, in_place: bool = True, **narrow: Any
+        self,
+        source: str,
+        *,
+        limit: int = 1 << 30,
+        map_name: str | None = None,
+        in_place: bool = True,
+        is_next: bool = False,
+        **narrow: Any,
     ) -> Capture:
         """What would be sent."""
         code = analyse(transform_cell(source)).narrow(**narrow)
-        self.sent = capture(code, self.names, limit=limit, map_name=map_name, in_place=in_place)
+        self.sent = capture(code, self.names, limit=limit, map_name=map_name, in_place=in_place, is_next=is_next)
         return self.sent
 
     def sky(self, source: str, *, nodes: int = 0, meanwhile: str = "", **options: Any) -> list[str]:

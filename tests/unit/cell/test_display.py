@@ -82,6 +82,44 @@ def test_a_failing_cell_shows_nothing_more(notebook: Notebook, screen: Screen) -
     assert screen.texts == ["1"]
 
 
+@pytest.mark.parametrize("shown", ["r", "display(r)", "display(1, r)", "update_display(r, display_id='a')"])
+def test_what_shows_itself_is_asked_to(
+    notebook: Notebook, screen: Screen, capsys: pytest.CaptureFixture[str], shown: str
+) -> None:
+    notebook.sky(
+        "from skyward.worker.display import update_display\nclass R:\n    def _ipython_display_(self): print('ipd')\n"
+        f"    def _repr_html_(self): return 'html'\nr = R()\n{shown}"
+    )
+    assert capsys.readouterr().out == "ipd\n"
+    assert screen.texts == (["1"] if "1" in shown else [])
+
+
+def test_what_fails_to_show_itself_is_shown(notebook: Notebook, screen: Screen) -> None:
+    notebook.sky(
+        "class R:\n    def _ipython_display_(self): 1 / 0\n    def __repr__(self): return 'R'\ndisplay(R, R())"
+    )
+    assert screen.texts == ["__main__.R", "R"]
+
+
+class OfLibrary:
+    """Shows itself by means that only the notebook's process has."""
+
+    def __repr__(self) -> str:
+        return "plain"
+
+    def _ipython_display_(self) -> None:
+        raise AssertionError
+
+    def _repr_html_(self) -> str:
+        return "html"
+
+
+def test_a_value_of_a_library_that_has_a_rich_form_is_shown_by_that(screen: Screen) -> None:
+    display.display(OfLibrary())
+    ((data, *_),) = screen.shown
+    assert data == {"text/plain": "plain", "text/html": "html"}
+
+
 def test_outside_a_task_plain_text_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     display.display({"a": 1})
     assert capsys.readouterr().out == "{'a': 1}\n"

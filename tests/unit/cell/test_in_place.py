@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
+import skyward as sky
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -253,6 +254,163 @@ def test_arrays_and_their_views(notebook: Notebook, size: int, before: str, cell
     assert eval(after, notebook.names)
 
 
+WINDOWS = "y = np.lib.stride_tricks.sliding_window_view(x, 2, writeable=True)"
+LENT = "b = bytearray(8 * x.size); x = np.frombuffer(b)"
+
+
+FUNCTIONS = "def f(a=1): 'one'; return a\ndef g(a=2): return a + 100\nkept = [f]"
+CLASS = "import functools\nclass A:\n    'one'\n    def __len__(self): return 1\n    n = 1\nclass B(A): pass\nx = A()"
+
+
+@pytest.mark.parametrize("more", ["", "; z = kept"])
+@pytest.mark.parametrize(
+    ("cell", "after"),
+    [
+        ("f.__code__ = g.__code__", "kept[0]() == f() == 101"),
+        ("f.__doc__ = 'two'", "kept[0].__doc__ == 'two'"),
+        ("f.__name__ = 'h'; f.__qualname__ = 'x.h'", "(kept[0].__name__, kept[0].__qualname__) == ('h', 'x.h')"),
+        ("f.__annotations__['a'] = int", "kept[0].__annotations__ == {'a': int}"),
+        ("f.__defaults__ = (7,)", "kept[0]() == 7"),
+        ("f.__kwdefaults__ = {'a': 7}", "kept[0].__kwdefaults__ == {'a': 7}"),
+        ("f.__module__ = 'other'", "kept[0].__module__ == 'other'"),
+        ("f.note = 7", "kept[0].note == 7"),
+    ],
+)
+def test_everything_that_can_be_set_on_a_function(notebook: Notebook, cell: str, after: str, more: str) -> None:
+    notebook.local(FUNCTIONS)
+    assert notebook.sky(cell + more) == []
+    assert eval(f"kept[0] is f and {after}", notebook.names)
+
+
+def test_the_code_of_a_function_that_has_not_changed_stays_the_object_that_it_is(notebook: Notebook) -> None:
+    notebook.local(FUNCTIONS)
+    code = notebook["f"].__code__
+    notebook.sky("f.note = 7")
+    assert notebook["f"].__code__ is code
+
+
+@pytest.mark.parametrize("more", ["", "; z = x"])
+@pytest.mark.parametrize(
+    ("cell", "after"),
+    [
+        ("A.__doc__ = 'two'", "A.__doc__ == 'two'"),
+        ("A.__hash__ = None", "A.__hash__ is None"),
+        ("A.__len__ = functools.partial(lambda n: n, 3)", "A.__len__() == 3"),
+        ("A.__iter__ = property(lambda self: lambda: iter([1]))", "isinstance(vars(A)['__iter__'], property)"),
+        ("A.__call__ = print", "A.__call__ is print"),
+        ("del A.__len__", "not hasattr(x, '__len__')"),
+        ("A.__match_args__ = ('n',)", "A.__match_args__ == ('n',)"),
+        ("B.__doc__ = 'two'; B.n = 2", "B.__doc__ == 'two' and A.__doc__ == 'one' and A.n == 1"),
+        ("A.n = 2", "A.__doc__ == 'one' and A.__module__ == '__main__' and B.__doc__ is None"),
+    ],
+)
+def test_everything_that_can_be_set_on_a_class(notebook: Notebook, cell: str, after: str, more: str) -> None:
+    notebook.local(CLASS)
+    assert notebook.sky(cell + more) == []
+    assert eval(f"type(x) is A and {after}", notebook.names)
+
+
+@pytest.mark.filterwarnings("ignore:Setting the")
+@pytest.mark.parametrize("more", ["", "; z = y"])
+@pytest.mark.parametrize("size", [6, 600_000])
+@pytest.mark.parametrize(
+    ("before", "cell", "after"),
+    [
+        ("", "x.dtype = 'i8'", "x.dtype == 'i8'"),
+        ("", "x.dtype = 'f4'; x[1] = 5", "x.dtype == 'f4' and x[1] == 5"),
+        ("x = x.reshape(2, -1); y = [x]", "x.dtype = 'f4'", "x.dtype == 'f4' and x.shape[0] == 2"),
+        ("v = x[2:4]", "x.shape = (2, -1)", "x.shape[0] == 2 and np.shares_memory(x, v)"),
+        ("v = x[2:4]", "x.shape = (2, -1); x[0, 2] = 5; w = v[0]", "w == 5 == v[0] and np.shares_memory(x, v)"),
+        ("", "x.flags.writeable = False", "not x.flags.writeable"),
+        ("", "x[0] = 5; x.flags.writeable = False", "not x.flags.writeable and x[0] == 5"),
+        ("v = x.view(); x.flags.writeable = False", "x.flags.writeable = True; w = v", "x.flags.writeable"),
+        (
+            "v = x.view(); x.flags.writeable = False",
+            "x.flags.writeable = True; x[0] = 5; x.flags.writeable = False; w = v[0]",
+            "not x.flags.writeable and x[0] == v[0] == w == 5",
+        ),
+        ("", "v = x[1:]; v.flags.writeable = False", "not v.flags.writeable and np.shares_memory(x, v)"),
+        ("", "v = np.broadcast_to(x[1:3], (2, 2))", "not v.flags.writeable and np.shares_memory(x, v)"),
+    ],
+)
+def test_everything_that_can_be_set_on_an_array(
+    notebook: Notebook, size: int, before: str, cell: str, after: str, more: str
+) -> None:
+    notebook.names |= {"np": np, "x": np.zeros(size)}
+    notebook.local(f"y = [x]\n{before}")
+    assert notebook.sky(cell + more) == []
+    assert eval(f"y[0] is x and {after}", notebook.names)
+
+
+def test_an_array_whose_memory_is_read_only_stays_so_on_the_node(notebook: Notebook) -> None:
+    notebook.names["x"] = np.zeros(3)
+    notebook.local("x.flags.writeable = False")
+    with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+        notebook.sky("x.flags.writeable = True; x[0] = 1")
+
+
+@pytest.mark.parametrize("size", [6, 600_000])
+@pytest.mark.parametrize(
+    ("before", "cell", "after"),
+    [
+        (WINDOWS, "x[1] = 5; z = y.sum()", "z == 10 and y.sum() == 10 and np.shares_memory(x, y)"),
+        (WINDOWS, "y[0, 1] = 50; z = x.sum()", "z == 50 and x[1] == 50"),
+        (WINDOWS, "y[0, 1] = 50", "x[1] == 50 and x.sum() == 50 and y[1, 0] == 50"),
+        (WINDOWS, "y[1, 0] = 50", "x[1] == 50 and x.sum() == 50 and y[0, 1] == 50"),
+        ("y = np.broadcast_to(x, (3, x.size))", "x[0] = 5; z = y.sum()", "z == 15 == y.sum()"),
+        ("y = np.broadcast_to(x, (3, x.size)); c = (y, x)", "c[1][0] = 5; z = c[0].sum()", "z == 15 == y.sum()"),
+        ("", "y = np.lib.stride_tricks.sliding_window_view(x, 2)", "np.shares_memory(x, y)"),
+        ("", "w = np.ones(4)\n" + WINDOWS.replace("(x", "(w"), "np.shares_memory(w, y)"),
+        (LENT, "x[0] = 1; z = bytes(b).count(0)", "z == len(b) - 2 and bytes(b).count(0) == z and x[0] == 1"),
+        (LENT, "b[7] = 64; z = x[0]", "z == 2 == x[0] and b[7] == 64"),
+        (LENT + "; c = {'x': x}", "c['x'][0] = 1; z = bytes(b).count(0)", "z == len(b) - 2 and x[0] == 1"),
+        (LENT + "; y = np.frombuffer(b, 'u1')", "x[0] = 2; z = y[7]", "z == 64 == y[7] and b[7] == 64"),
+        (LENT + "; y = np.asarray(memoryview(b))[2:]", "y[5] = 64; z = x[0]", "z == 2 == x[0] and b[7] == 64"),
+        (LENT, "z = x[0] + b[0]", "z == 0 and np.shares_memory(x, np.frombuffer(b))"),
+        ("y = np.frombuffer(memoryview(x).cast('B'), 'u1')", "x[0] = 2; z = y[7]", "z == 64 == y[7]"),
+    ],
+)
+def test_memory_that_is_shared_in_other_ways(notebook: Notebook, size: int, before: str, cell: str, after: str) -> None:
+    notebook.names |= {"np": np, "x": np.zeros(size)}
+    notebook.local(before)
+    assert notebook.sky(cell) == []
+    assert eval(after, notebook.names)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize(
+    ("before", "cell", "names"),
+    [
+        ("y = pd.DataFrame(x.reshape(3, 2), copy=False)", "x[0] = 5; z = y.iloc[0, 0]", "x and y"),
+        ("y = pd.DataFrame(x.reshape(3, 2), copy=False)", "y.iloc[0, 0] = 5; z = x[0]", "x and y"),
+        ("y = np.asmatrix(x)", "x[0] = 5; z = y[0, 0]", "x and y"),
+        ("x = np.array([1, 2, None]); y = x[1:]", "x[1] = 5; z = y[0]", "x and y"),
+        ("a = np.array([1, 2, None]); x = [a, a[1:]]; y = 1", "x[0][1] = 5; z = y + x[1][0]", "Arrays in x"),
+    ],
+)
+def test_memory_that_cannot_be_shared_on_the_node_is_told(
+    notebook: Notebook, before: str, cell: str, names: str
+) -> None:
+    notebook.names |= {"np": np, "pd": pd, "x": np.zeros(6)}
+    notebook.local(before)
+    assert notebook.sky("z = x[0], y") == []  # nothing is lost where nothing changes
+    (notice,) = notebook.sky(cell)
+    assert notice.startswith(f"{names} share memory here, and not on the node")
+
+
+def test_arrays_over_a_bytearray_have_not_changed_where_they_were_read(notebook: Notebook) -> None:
+    notebook.names["np"] = np
+    notebook.local("b = bytearray(16); x = np.frombuffer(b, 'u1')")
+    assert notebook.sky("z = b[0] + x[0]", nodes=2) == []
+
+
+@pytest.mark.parametrize("value", ["memoryview(b)", "memoryview(b).toreadonly()"])
+def test_a_memoryview_of_what_can_change_is_refused(notebook: Notebook, value: str) -> None:
+    notebook.local(f"b = bytearray(4); m = {value}")
+    with pytest.raises(sky.NotPicklableError, match="does not share its memory with a node"):
+        notebook.sky("x = m[0]")
+
+
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
 @pytest.mark.parametrize(
     ("before", "cell", "after"),
@@ -329,7 +487,7 @@ def test_a_change_that_cannot_come_home_is_told(notebook: Notebook) -> None:
 def test_a_change_over_the_limit_is_told(notebook: Notebook) -> None:
     notebook.names |= {"x": [1], "y": [2]}
     assert notebook.sky("x.append(bytes(3 << 20)); y.append(3)", limit=1 << 20) == [
-        "x was changed on node 0, and the change did not come back: the 3 MiB are over the limit of 1 MiB for what "
+        "x was changed on node 0, and the change did not come back: the 3.0 MiB are over the limit of 1.0 MiB for what "
         "comes back. Here x is as before. Bring back less of it, or raise the limit with --capture-limit."
     ]
     assert notebook["x"] == [1]

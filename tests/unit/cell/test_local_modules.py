@@ -1,8 +1,10 @@
 """Modules of the user's own: which they are, and how cells on a node import them."""
 
 import importlib
+import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import types
@@ -150,6 +152,7 @@ class Node:
 
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
+        self.notices: list[str] = []
         self._process = subprocess.Popen(
             [sys.executable, "-c", NODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
         )
@@ -159,7 +162,7 @@ class Node:
 
         from skyward_jupyter.results import apply_result
 
-        sent = self._notebook.take(source)
+        sent = self._notebook.take(source, is_next=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(pickle.dumps((sent.request, sent.values)).hex().encode() + b"\n")
@@ -169,7 +172,8 @@ class Node:
             assert line, "the node died"
             printed.append(line)
         try:
-            apply_result(pickle.loads(bytes.fromhex(line[2:])), self._notebook.names, sent.originals)
+            result = pickle.loads(bytes.fromhex(line[2:]))
+            self.notices = apply_result(result, self._notebook.names, sent.originals).notices
         except ValueError:
             return line[2:].replace("|", "\n")
         return "".join(printed).strip()
@@ -194,6 +198,23 @@ def test_cells_import_local_modules_and_see_edits(notebook: Notebook, node: Node
     assert type(notebook["back"]) is notebook["Thing"]
     write("lib_a/core.py", "class Thing:\n    def who(self): return value * 10\nvalue = 2  # edited")
     assert node.sky("import lib_a.core\nprint(thing.who(), lib_a.core.value, lib_a.value)") == "20 2 2"
+
+
+def test_a_module_that_was_edited_is_imported_again_and_that_is_told(
+    notebook: Notebook, node: Node, write: Write
+) -> None:
+    write("lib_w.py", "import lib_x\nst = []")
+    write("lib_x.py", "z = 1")
+    node.sky("import lib_w\nlib_w.st.append(1)")
+    assert node.sky("import lib_w\nprint(lib_w.st)") == "[1]"
+    assert node.notices == []
+    write("lib_w.py", "import lib_x\nst = []  # edited")
+    assert node.sky("import lib_w\nprint(lib_w.st)") == "[]"
+    assert node.notices == [
+        "lib_w has changed since node 0 imported it: imported again there, with new variables, as is lib_x."
+    ]
+    assert node.sky("import lib_w\nprint(lib_w.st)") == "[]"
+    assert node.notices == []
 
 
 def test_a_failure_in_a_local_module_shows_its_lines(notebook: Notebook, node: Node, write: Write) -> None:
@@ -230,3 +251,168 @@ def test_an_import_by_another_thread_disturbs_no_call(monkeypatch: pytest.Monkey
     with travelling_by_value():
         pass
     assert "just_imported_0" in modules._seen
+
+
+@pytest.mark.parametrize(
+    ("before", "cell"),
+    [
+        ("def f():\n    import random\n    return random.random()", "x = f()"),
+        (
+            "def f():\n    def g():\n        from random import random\n        return random()\n    return g()",
+            "x = f()",
+        ),
+        (
+            "class A:\n    def f(self):\n        import random\n        return random.random()\na = [A()]",
+            "x = a[0].f()",
+        ),
+        ("def g():\n    import random\n    return random.random()\nf = {'g': g}", "x = f['g']()"),
+        ("def g():\n    import random\n    return random.random()\ndef f(): return g()", "x = f()"),
+        ("import numpy.random\ndef f():\n    import numpy.random as r\n    return r.rand()", "x = f()"),
+        ("def f():\n    import lib_rand\n    return lib_rand.draw()", "x = f()"),
+        ("import lib_rand", "x = lib_rand.draw()"),
+        ("import lib_rand\nf = [lib_rand.draw]", "x = f[0]()"),
+        ("import lib_rand\nf = [lib_rand.Dice()]", "x = f[0].roll()"),
+        ("import lib_over", "x = lib_over.draw()"),
+        ("", "import lib_over\nx = lib_over.draw()"),
+    ],
+)
+def test_random_numbers_go_on_however_they_are_used(notebook: Notebook, write: Write, before: str, cell: str) -> None:
+    write(
+        "lib_rand.py",
+        "def draw():\n    import random\n    return random.random()\nclass Dice:\n    roll = staticmethod(draw)",
+    )
+    write("lib_over.py", "from lib_rand import draw")
+    notebook.local(before)
+
+    def taken() -> bool:
+        sent = [bytes(packed.data) for packed in notebook.take(cell, is_next=True).values]
+        return any(b"_process_wide" in data and b"random" in data for data in sent)
+
+    assert taken()
+    cell = "x = 1"
+    assert not taken()
+
+
+def test_random_numbers_of_a_function_go_on(notebook: Notebook, node: Node) -> None:
+    notebook.local("import random\nrandom.seed(1)\ndef f():\n    import random\n    return random.random()")
+    drawn = []
+    for _ in range(2):
+        random.seed(1)
+        assert node.sky("x = f()") == ""
+        drawn += [notebook["x"], random.random()]
+    random.seed(1)
+    assert drawn == 2 * [random.random(), random.random()]
+
+
+NUMBERS = itertools.count()
+STATE = """
+import itertools, logging, random, types
+import numpy as np
+import pandas as pd
+log = logging.getLogger(__name__)
+cfg = {"a": {"b": 1}, "c": [1, (2, [3])]}
+flag = True
+class Conn:
+    made = 0
+    pool = {}
+    def __init__(self): self.n = 1; self.me = self
+    def use(self): type(self).made += 1
+class Slotted:
+    __slots__ = ("x",)
+class Sub(dict): pass
+inst, slotted, sub = Conn(), Slotted(), Sub()
+names = types.SimpleNamespace(x=1)
+small, large = np.zeros(5), np.zeros(2_000_000)
+scalar = {"lr": np.float64(0.1), "nan": float("nan")}
+frame = pd.DataFrame({"a": [1, 2]})
+count = itertools.count()
+rng, generator = random.Random(1), np.random.default_rng(1)
+items = {1, 2}
+def f(): return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "changed"),
+    [
+        ("lib_s.cfg['a']['b'] = 2", "lib_s.cfg"),
+        ("lib_s.cfg['a'] = 7", "lib_s.cfg"),
+        ("lib_s.cfg['c'][1][1].append(4)", "lib_s.cfg"),
+        ("lib_s.cfg['a'] = lib_s.cfg.pop('a')", "lib_s.cfg"),
+        ("lib_s.flag = 1", "lib_s.flag"),
+        ("lib_s.inst.n = 5", "lib_s.inst"),
+        ("lib_s.slotted.x = 5", "lib_s.slotted"),
+        ("lib_s.sub.x = 5", "lib_s.sub"),
+        ("lib_s.sub['x'] = 5", "lib_s.sub"),
+        ("lib_s.names.x = 2", "lib_s.names"),
+        ("lib_s.small[1] = 2", "lib_s.small"),
+        ("lib_s.scalar['lr'] *= 2", "lib_s.scalar"),
+        ("lib_s.frame.loc[0, 'a'] = 2", "lib_s.frame"),
+        ("lib_s.frame['b'] = 2", "lib_s.frame"),
+        ("next(lib_s.count)", "lib_s.count"),
+        ("lib_s.rng.random()", "lib_s.rng"),
+        ("lib_s.generator.random()", "lib_s.generator"),
+        ("lib_s.items.add(3); lib_s.items.discard(1)", "lib_s.items"),
+        ("lib_s.Conn.made += 1", "lib_s.Conn.made"),
+        ("lib_s.inst.use()", "lib_s.Conn.made"),
+        ("lib_s.Conn.pool['x'] = 1", "lib_s.Conn.pool"),
+        ("lib_s.Conn.__len__ = lambda self: 1", "lib_s.Conn.__len__"),
+        ("del lib_s.Conn.use", "lib_s.Conn.use"),
+        ("lib_s.f.calls = 1", "lib_s.f.calls"),
+        ("lib_s.f = lambda: 2", "lib_s.f"),
+        ("del lib_s.f", "lib_s.f"),
+        ("lib_s.log.setLevel(40)", "the logger 'lib_s'"),
+    ],
+)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_changes_in_a_local_module_is_told(
+    notebook: Notebook, write: Write, cell: str, changed: str, is_known: bool
+) -> None:
+    name = f"lib_s{next(NUMBERS)}"
+    write(f"{name}.py", STATE)
+    if is_known:
+        notebook.local(f"import {name}")
+    told = [f"The cell changed {changed} on node 0; here it is as before.".replace("lib_s", name)]
+    assert notebook.sky(f"import {name}\n{cell}".replace("lib_s.", f"{name}.")) == told
+
+
+def test_nothing_is_told_of_a_local_module_that_was_only_used(notebook: Notebook, write: Write) -> None:
+    write("lib_u.py", STATE)
+    notebook.local("import lib_u")
+    cell = "lib_u.log.warning(lib_u.frame.sum()); x = lib_u.frame.a[1] + lib_u.large.sum() + len(lib_u.cfg)"
+    for _ in range(2):
+        assert notebook.sky(f"{cell}; lib_u.f(); y = lib_u.frame.index.is_unique, lib_u.Conn().n") == []
+
+
+def test_a_logger_that_was_captured_is_told(notebook: Notebook) -> None:
+    notebook.local("import logging\nlg = logging.getLogger('test_of_cells')")
+    try:
+        told = ["The cell changed the logger 'test_of_cells' on node 0; here it is as before."]
+        assert notebook.sky("lg.setLevel(40)") == told
+        assert notebook.sky("lg.propagate = False") == told
+        assert notebook.sky("x = lg.level") == []
+    finally:
+        notebook["lg"].setLevel(0)
+        notebook["lg"].propagate = True
+
+
+@pytest.mark.parametrize(
+    "before", ["import os\ndef f(): os.environ['OF_CELLS'] = str(len(os.environ['OF_CELLS']))", "import lib_env"]
+)
+def test_a_variable_of_the_environment_that_a_function_sets_is_told(
+    notebook: Notebook, write: Write, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    monkeypatch.setenv("OF_CELLS", "a")
+    write("lib_env.py", "import os\ndef f(): os.environ['OF_CELLS'] = 'x'")
+    notebook.local(f"{before}\nf = f if 'f' in dir() else lib_env.f")
+    assert notebook.sky("f()") == ["The cell changed os.environ['OF_CELLS'] on node 0; here it is as before."]
+
+
+def test_settings_of_a_library_that_the_notebook_has_not_imported_are_told(
+    notebook: Notebook, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyward_jupyter.capture.settings_used_by", lambda _: ())
+    node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
+    assert node.notices == ["The cell changed a setting of pandas on node 0; here it is as before."]
+    node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
+    assert node.notices == []

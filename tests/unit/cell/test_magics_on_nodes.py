@@ -72,9 +72,17 @@ def test_timeit_binds_nothing(notebook: Notebook, capsys: pytest.CaptureFixture[
 def test_bash_runs_a_script_with_its_arguments(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.local("who = 'me'")
     notebook.sky("%%bash -s {who} b\nfor i in 1 2; do echo $i $1 $2; done\necho late >&2")
-    assert capsys.readouterr().out == "1 me b\n2 me b\nlate\n"
-    with pytest.raises(subprocess.CalledProcessError, match="returned non-zero exit status 3"):
+    assert capsys.readouterr() == ("1 me b\n2 me b\n", "late\n")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
         notebook.sky("%%sh\nexit 3")
+    assert (caught.value.returncode, caught.value.cmd) == (3, b"exit 3\n")
+
+
+def test_a_command_writes_its_errors_where_it_writes_the_rest(
+    notebook: Notebook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook.sky("!echo a; echo b >&2")
+    assert capsys.readouterr() == ("a\nb\n", "")
 
 
 def test_writefile_writes_and_appends(notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -26,6 +26,36 @@ class TestManyRuns:
         assert notebook["x"] == [1]
         assert notebook["y"] == [2, 2]
 
+    @pytest.mark.parametrize(
+        ("given", "store"),
+        [
+            ("v = {'n': 0}", "v['n'] += 1"),
+            ("v = {'n': 0}", "v['n'] = v"),
+            ("v = {'n': 0}", "del v['n']"),
+            ("class v: tot = 0", "v.tot += 1"),
+            ("class V: k = 0\nv = V()", "v.k = [1]"),
+            ("import numpy as np; v = np.zeros(2)", "v[0] = 1"),
+            ("import pandas as pd; v = pd.DataFrame({'a': [1]})", "v['b'] = 1"),
+        ],
+    )
+    @pytest.mark.parametrize("over", ["nodes", "map"])
+    def test_an_item_or_attribute_that_it_stores_stays(
+        self, notebook: Notebook, given: str, store: str, over: str
+    ) -> None:
+        notebook.local(f"{given}\nxs = [1, 2]")
+        before, shown = notebook["v"], repr(notebook["v"])
+        told = notebook.sky(f"{store}\nxs", map_name="xs") if over == "map" else notebook.sky(store, nodes=2)
+        assert notebook["v"] is before
+        assert repr(notebook["v"]) == shown
+        assert len(told) == 1
+        assert told[0].startswith("v changed on node 0, each run in a copy of its own; here it is as before.")
+        assert told[0].endswith("`v = v`.")
+
+    def test_an_item_that_it_stores_is_listed_where_the_name_is_bound_too(self, notebook: Notebook) -> None:
+        notebook.local("d = {'n': 0}; xs = [1, 2]")
+        assert notebook.sky("d['n'] += xs; d = d", map_name="xs") == []
+        assert notebook["d"] == [{"n": 1}, {"n": 2}]
+
     def test_a_name_that_was_only_read_stays(self, notebook: Notebook) -> None:
         notebook.local("n = 5; xs = [1, 2]; shared = [0]")
         notebook.sky("y = n\nz = xs\nother = shared", map_name="xs")

@@ -48,6 +48,10 @@ def look(source: str) -> CellCode:
         ("class A:\n    def m(self): return w\nA()", "w"),
         ("class A:\n    x = x", "x"),
         ("class A[T]:\n    x: T\nA()", ""),
+        ("class A[T](B[T], metaclass=M[T]): pass", "B M"),
+        ("class A[*T, **P](B[*T, P]): pass\nT", "B T"),
+        ("@d\nclass A[T](B):\n    class C[U](D[T, U]): pass", "d B D"),
+        ("type X[T: B] = list[T]\nX", "B"),
         ("for i in xs: t = i + k", "xs k"),
         ("for i in xs: pass\nelse: z\ni", "xs z i"),
         ("while c: x = 1\nx", "c x"),
@@ -121,7 +125,8 @@ def test_captures_what_it_reads_before_it_binds_it(source: str, captures: str) -
     ],
 )
 def test_what_it_binds_or_assigns_through(source: str, assigned: str) -> None:
-    assert sorted(look(source).assigned) == sorted(assigned.split())
+    code = look(source)
+    assert sorted({*code.assigned, *code.changes}) == sorted(assigned.split())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """A cell that ran on a node leaves the notebook as if it had run here."""
 
+import re
 import sys
+import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,8 @@ import pytest
 from skyward.errors import MissingModuleError, PayloadError, TaskExitError
 from skyward.worker.missing import pip_name
 from skyward_jupyter.kept import module_here
-from tests.unit.cell.conftest import Notebook, frames_of_cell
+from skyward_jupyter.results import apply_result
+from tests.unit.cell.conftest import Notebook, frames_of_cell, travel
 
 pytestmark = pytest.mark.unit
 
@@ -177,8 +181,6 @@ class TestModules:
         sent = notebook.take("import colorsys")
         result = sent.pending.fn(*sent.pending.args)
         monkeypatch.delitem(sys.modules, "colorsys")
-        from skyward_jupyter.results import apply_result
-
         apply_result(result, notebook.names, sent.originals)
         assert repr(notebook["colorsys"]) == "<module 'colorsys', imported on a node>"
         assert "colorsys" not in sys.modules
@@ -216,6 +218,41 @@ class TestExceptions:
             notebook.sky("a = 1\nraise SystemExit(3)")
         assert caught.value.status == 3
         assert notebook["a"] == 1
+        advice = "Put what is not to run below an `if` or into a function that returns early, or raise an exception"
+        assert f"the task without a result. {advice} that says what is wrong." in str(caught.value)
+
+    @pytest.mark.parametrize(("limit", "said"), [(1024, r"1\.0 KiB"), (100, "100 B")])
+    def test_a_small_limit_is_said_in_small_units(self, notebook: Notebook, limit: int, said: str) -> None:
+        (told,) = notebook.sky("big = list(range(10_000))", limit=limit)
+        assert re.search(rf"its \d+\.\d KiB are over the limit of {said} for what comes back", told)
+
+    @pytest.mark.parametrize(
+        ("given", "source", "made"),
+        [
+            ("class St[T]: pass", "class S2[K](St[K]): pass\nmade = S2[int]()", "S2"),
+            ("from typing import Protocol", "class P[A](Protocol[A]): pass\nmade = P", "P"),
+            ("class Base: pass", "def f[T: Base](x: T) -> T: return x\nmade = f(Base())", "f"),
+            ("class Base: pass", "type Many[T: Base] = list[T]\nmade = Many.__value__", "Many"),
+            ("type Vec = list[float]", "def g[**P, *Ts](v: Vec) -> Vec: return v\nmade = g([1])", "g"),
+            ("type Vec = list[float]\ndef g[**P, *Ts](v: Vec) -> Vec: return v", "made = g([1])", "made"),
+            ("class Run[**P]: pass", "class Own[**Q](Run[Q]): pass\nmade = Own()", "Own"),
+        ],
+    )
+    def test_type_parameters_are_names_of_their_own(
+        self, notebook: Notebook, given: str, source: str, made: str
+    ) -> None:
+        notebook.local(given)
+        assert notebook.sky(source) == []
+        assert made in notebook
+        assert "K" not in notebook
+
+    def test_a_type_alias_stays_the_same_object_and_may_contain_itself(self, notebook: Notebook) -> None:
+        notebook.local("type Json = dict[str, Json] | int\ntype Pair[T] = tuple[T, T]")
+        before = notebook["Json"], notebook["Pair"]
+        assert notebook.sky("both = [Json, Pair]\nshown = str(Json.__value__), str(Pair[int])\ntype New = Json") == []
+        assert all(new is old for new, old in zip(notebook["both"], before, strict=True))
+        assert notebook["shown"] == ("dict[str, Json] | int", "Pair[int]")
+        assert notebook["New"].__value__ is notebook["Json"]
 
     def test_a_class_of_the_notebook_with_slots_comes_back(self, notebook: Notebook) -> None:
         notebook.local("class Slotted:\n    __slots__ = ('a',)\nx = Slotted()\nx.a = 1")
@@ -278,7 +315,7 @@ class TestWhatStaysBehind:
         assert len(notebook["a"]) == 3 << 20
         assert notebook["d"] == 1
         assert "b" not in notebook
-        reason = "its 5 MiB are over the limit of 4 MiB for what comes back"
+        reason = "its 5.0 MiB are over the limit of 4.0 MiB for what comes back"
         fix = "Bring back less of it, or raise the limit with --capture-limit."
         assert notices == [
             f"b did not come back from node 0: {reason}. {fix}",
@@ -298,8 +335,6 @@ class TestWhatStaysBehind:
     ) -> None:
         sent = notebook.take("import fractions\nfrom fractions import Fraction\nx = fractions.Fraction(1, 3)")
         result = sent.pending.fn(*sent.pending.args)
-        from skyward_jupyter.results import apply_result
-
         with monkeypatch.context() as without:
             without.setitem(sys.modules, "fractions", None)
             notices = apply_result(result, notebook.names, sent.originals).notices
@@ -315,6 +350,54 @@ class TestWhatStaysBehind:
             sent = notebook.take("y = x + Fraction(1, 3) + held[0]")
         apply_result(sent.pending.fn(*sent.pending.args), notebook.names, sent.originals)
         assert str(notebook["y"]) == "1"
+
+    @pytest.fixture
+    def thin(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Notebook, str], list[str]]:
+        """Runs cells for a notebook that does not have a module of the node's."""
+        module = types.ModuleType("nodes_only")
+        exec(
+            "class Model:\n    def __init__(self): self.w, self.parts = 0, [1]\n"
+            "class Opt:\n    def __init__(self, m): self.m = m\n    def step(self): self.m.w += 1",
+            module.__dict__,
+        )
+        monkeypatch.setitem(sys.modules, "nodes_only", module)
+
+        def run(notebook: Notebook, source: str) -> list[str]:
+            sent = notebook.take(source)
+            result = travel(sent.pending.fn(*travel(sent.pending.args)))
+            with monkeypatch.context() as without:
+                without.setitem(sys.modules, "nodes_only", None)
+                return apply_result(result, notebook.names, sent.originals).notices
+
+        return run
+
+    def test_values_whose_module_is_missing_here_stay_one(
+        self, notebook: Notebook, thin: Callable[[Notebook, str], list[str]]
+    ) -> None:
+        notebook.local("limit = 5\ndef double(x): return x * limit\nclass Mine: pass")
+        thin(notebook, "from nodes_only import Model, Opt\nmodel = Model()\nopt = Opt(model)\nmodel.f = double")
+        thin(notebook, "same = opt.m is model\nopt.step()\nw = model.w")
+        assert (notebook["same"], notebook["w"]) == (True, 1)
+        thin(notebook, "w, same, ten = model.w, opt.m is model, model.f(2)\nopt.step()")
+        assert (notebook["same"], notebook["w"], notebook["ten"]) == (True, 1, 10)
+        notebook.local("held = {'m': model}")
+        thin(notebook, "same = held['m'] is model\nalias = model\nw = held['m'].w")
+        assert (notebook["same"], notebook["w"]) == (True, 2)
+        assert notebook["alias"] is notebook["model"] is notebook["held"]["m"]
+        thin(notebook, "parts = model.parts\nmine = Mine()\nmodel.mine = mine")
+        thin(notebook, "parts.append(2)")
+        thin(notebook, "found, same, own = list(model.parts), opt.m is model, isinstance(model.mine, Mine)")
+        thin(notebook, "in_held = held['m'].parts == found")
+        assert notebook["in_held"]
+        assert (notebook["found"], notebook["same"], notebook["own"]) == ([1, 2], True, True)
+
+    def test_a_change_in_a_container_of_a_value_that_is_packed_here_is_told(
+        self, notebook: Notebook, thin: Callable[[Notebook, str], list[str]]
+    ) -> None:
+        thin(notebook, "from nodes_only import Model\nmodel = Model()")
+        notebook.local("held = {'m': model}")
+        notices = thin(notebook, "held['m'].w = 7")
+        assert any(notice.startswith("What the cell changed in held could not be brought here") for notice in notices)
 
 
 def test_top_level_await(notebook: Notebook) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
+from skyward.errors import PayloadError
 from skyward.files.request import FilesRequest, FilesResult
 from skyward.values import FrozenMap
 from skyward.worker import folder as folders
@@ -68,7 +69,26 @@ class Sides:
         run: str | None = None,
         namespace: Mapping[str, object] = FrozenMap(),
     ) -> CellResult:
-        """Run a cell on a node, in its folder; what it left, as it comes home."""
+        """Run a cell on a node, in its folder; what it left, as it comes home.
+
+        Raises:
+            PayloadError: its files cannot be put in place.
+        """
+        result, error = self.attempt(request, work, node, run, namespace)
+        if error is not None:
+            raise error
+        return result
+
+    def attempt(
+        self,
+        request: FilesRequest,
+        work: Callable[[], object] = lambda: None,
+        node: int = 0,
+        run: str | None = None,
+        namespace: Mapping[str, object] = FrozenMap(),
+    ) -> tuple[CellResult, PayloadError | None]:
+        """Run a cell as `run` does; what it left, also where its files cannot be put in place, and why they cannot."""
+        error: PayloadError | None = None
         self.cells += 1
         self.there(node).mkdir(parents=True, exist_ok=True)
         around = Directories(str(self.there(node)), str(self.there(node).parent))
@@ -78,11 +98,13 @@ class Sides:
             try:
                 files.enter()
                 work()
+            except PayloadError as failed:
+                error = failed
             finally:
                 files.leave()
                 os.chdir(before)
             left: FilesResult | None = pickle.loads(pickle.dumps(files.collect(namespace)))
-        return CellResult(Harvest(), None, node, files=left)
+        return CellResult(Harvest(), None, node, files=left), error
 
     def cell(self, work: Callable[[], object] = lambda: None, node: int = 0, **asked: object) -> list[str]:
         """Run a cell and bring its files home; what the user was told of it."""

@@ -19,7 +19,7 @@ def arrive(folder: Path, *paths: str, fetch: tuple[str, ...] = ("**",), deleted:
     result = FilesResult("/there", files=files, blobs=packing.blobs(), deleted=deleted)
     roots = (Root("."),) if deleted else ()
     request = FilesRequest(str(folder), fetch=fetch, roots=roots, here=dict.fromkeys(deleted, b"v"))
-    arrival = Arrival(request, Versions(), lambda *_, **__: None)
+    arrival = Arrival(request, Versions(), lambda *_, **__: None, {})
     arrival.take([(0, result)], "single")
     return arrival.problems
 
@@ -67,7 +67,7 @@ def test_a_file_that_is_not_whole_is_not_written(tmp_path: Path) -> None:
     packing = Packing()
     span = packing.add("a", Content((b"12",), (b"",), b"v" * 32, 2), 0)
     result = FilesResult("/there", files=(Brought(span, may_replace=True, is_written=True),))
-    arrival = Arrival(FilesRequest(str(tmp_path), fetch=("a",)), Versions(), lambda *_, **__: None)
+    arrival = Arrival(FilesRequest(str(tmp_path), fetch=("a",)), Versions(), lambda *_, **__: None, {})
     arrival.take([(0, result)], "single")
     assert arrival.problems == ["a of node 0 could not be written here: a is not whole."]
     assert list(tmp_path.iterdir()) == []

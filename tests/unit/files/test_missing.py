@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are another package
 import pytest
 
+from skyward_jupyter.files.choice import Asked, choose
 from skyward_jupyter.files.missing import missing_note
+from skyward_jupyter.options import parse_cell
 
 pytestmark = pytest.mark.unit
 
@@ -40,6 +42,46 @@ def test_a_folder_that_is_here(folder: Path) -> None:
     assert note is not None
     assert note.startswith("The folder my data is here")
     assert "os.makedirs('my data', exist_ok=True)" in note
+
+
+ODD_NAMES = (
+    "-dash.txt",
+    "--file",
+    "a b.txt",
+    "it's.txt",
+    'say "hi".txt',
+    "~me",
+    "a,b.txt",
+    "a #1.txt",
+    "a[1]*.txt",
+    "$x {y}",
+)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_the_option_that_is_told_sends_the_file_whatever_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("1")
+    note = missing_note(not_found(name), str(tmp_path), THERE, 0)
+    assert note is not None
+    line = note.partition("send it with ")[2].removesuffix(".")
+    files = parse_cell(line).files
+    assert list(choose(Asked(files=files), str(tmp_path)).files) == [name]
+
+
+def test_the_option_for_a_dash_has_an_equals_sign(tmp_path: Path) -> None:
+    (tmp_path / "-dash.txt").write_text("1")
+    note = missing_note(not_found("-dash.txt"), str(tmp_path), THERE, 0)
+    assert note is not None
+    assert note.endswith("send it with --file=-dash.txt.")
+
+
+@pytest.mark.parametrize("name", ["-dir", "my dir", "it's", "a,b", "~me"])
+def test_the_option_that_is_told_synchronizes_the_folder_whatever_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    note = missing_note(not_found(name), str(tmp_path), THERE, 0)
+    assert note is not None
+    line = note.partition("send it with ")[2].removesuffix(".")
+    assert [root.path for root in choose(Asked(sync=parse_cell(line).sync), str(tmp_path)).roots] == [name]
 
 
 def test_an_absolute_path_is_told_as_the_relative_one(folder: Path) -> None:

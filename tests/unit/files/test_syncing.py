@@ -1,12 +1,13 @@
 """`--sync` loses no change, and ends with both sides equal, whatever the notebook and cells do to the files."""
 
+import shutil
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skyward.worker.cell import CellResult
@@ -15,7 +16,9 @@ from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit
 
-PATHS = ("a", "b.txt", "c/d.txt")
+PATHS = ("a", "b.txt", "c/d.txt", "c", "a/e")
+"""Some are folders of others: a file becomes a folder, and a folder a file."""
+
 NODES = (0, 1)
 
 changes = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(["write", "delete"])), max_size=2)
@@ -37,14 +40,23 @@ class World:
         """Write and delete files on one side, knowing what is in them there."""
         for path, what in wanted:
             target = side / path
-            if target.exists():
-                self.outdated.add(target.read_text())
+            self.remove(target)
             if what == "write":
                 text = f"text {len(self.written)}"
                 self.written.add(text)
+                for folder in target.relative_to(side).parents:
+                    if (side / folder).is_file():
+                        self.remove(side / folder)
                 self.sides.write(path, text, side)
-            elif target.exists():
-                target.unlink()
+
+    def remove(self, target: Path) -> None:
+        """Delete a file, or a folder."""
+        if target.is_dir():
+            self.outdated |= {each.read_text() for each in target.rglob("*") if each.is_file()}
+            shutil.rmtree(target)
+        elif target.exists():
+            self.outdated.add(target.read_text())
+            target.unlink()
 
     def cell(self, node: int, there: list[tuple[str, str]], here: list[tuple[str, str]]) -> None:
         """Run a cell that changes files, while others are changed here; its result waits."""
@@ -61,6 +73,7 @@ class World:
 
 
 @given(steps=steps)
+@example(steps=[("cell", 0, [("c/d.txt", "write")], [("c", "write")], True), ("here", [("c", "delete")])])
 @settings(max_examples=80)
 def test_no_change_is_lost_and_both_sides_end_equal(steps: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as root:

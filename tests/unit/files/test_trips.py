@@ -2,14 +2,17 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skyward.errors import PayloadError
+from skyward.files.disk import write
 from skyward.worker.cell import CellResult
 from skyward.worker.harvest import Harvest
+from skyward_jupyter.options import parse_cell
 from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit
@@ -23,6 +26,17 @@ def writes(sides: Sides, *files: tuple[str, str], node: int = 0) -> Callable[[],
             sides.write(path, text, sides.there(node))
 
     return work
+
+
+def fails_for(path: str) -> Callable[..., None]:
+    """What writes files, and has no room for one of them."""
+
+    def attempt(target: str, *rest: object, **more: object) -> None:
+        if target.endswith(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(target, *rest, **more)  # type: ignore[arg-type]  # what it was given
+
+    return attempt
 
 
 # --file
@@ -111,6 +125,39 @@ def test_another_folder_of_the_notebook_has_another_folder_on_the_node(sides: Si
     assert contents(other.here) == {}
     assert seen == [str(sides.there().parent / "work-2")]
     assert contents(sides.there()) == {"a": "1"}
+
+
+def test_a_file_that_was_sent_makes_room_for_a_folder_of_that_name_and_the_reverse(sides: Sides) -> None:
+    sides.write("a", "1")
+    sides.cell(files=("a",))
+    (sides.here / "a").unlink()
+    sides.write("a/b", "2")
+    sides.cell(files=("a/b",))
+    assert contents(sides.there()) == {"a/b": "2"}
+    shutil.rmtree(sides.here / "a")
+    sides.write("a", "1")
+    sides.cell(files=("a",))
+    assert contents(sides.there()) == {"a": "1"}
+
+
+def test_where_a_file_of_a_cell_is_in_the_way_of_a_folder_both_are_named(sides: Sides) -> None:
+    sides.write("a/b", "2")
+    sides.write("a", "of a cell", sides.there())
+    with pytest.raises(PayloadError, match="^a/b cannot be put in place on node 0: a is no folder there.$"):
+        sides.cell(files=("a/b",))
+
+
+def test_a_run_whose_files_were_not_put_in_place_does_not_count_as_the_first(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides.write("a", "1")
+    sides.write("b", "2")
+    request = sides.trip("map", files=("a", "b")).request(shared=False)
+    with monkeypatch.context() as patched:
+        patched.setattr("skyward.worker.files.write", fails_for("b"))
+        assert sides.attempt(request, run="one cell")[1] is not None
+    sides.run(request, run="one cell")
+    assert contents(sides.there()) == {"a": "1", "b": "2"}
 
 
 # --fetch
@@ -235,6 +282,15 @@ def test_more_than_the_limit_stays_and_is_told(sides: Sides) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["-dash.txt", "a b.txt", "it's.txt", "~me", "a,b.txt", "a #1", "a[1]*.txt", " x "])
+def test_the_option_that_is_told_fetches_the_file_whatever_its_name(sides: Sides, name: str) -> None:
+    sides.cell(writes(sides, (name, "1" * 1000)))
+    told = sides.cell(fetch=("*",), limit=100)
+    line = told[0].partition("bring it home with ")[2].removesuffix(".")
+    sides.cell(fetch=parse_cell(line).fetch)
+    assert contents(sides.here) == {name: "1" * 1000}
+
+
 def test_more_than_there_is_memory_for_stays_and_the_rest_comes(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.worker.files.free_memory", lambda: 200)
     told = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",))
@@ -253,11 +309,86 @@ def test_a_record_that_cannot_be_written_loses_nothing(sides: Sides, monkeypatch
     assert contents(sides.here) == {"a": "2"}
 
 
-def test_a_file_that_cannot_be_written_here_is_told_and_the_others_come(sides: Sides) -> None:
-    sides.write("out", "a file")
+def test_a_file_that_cannot_be_written_here_is_told_and_the_others_come(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyward_jupyter.files.arrival.write", fails_for("out/a"))
     told = sides.cell(writes(sides, ("out/a", "1"), ("b", "2")), fetch=("**",))
-    assert contents(sides.here) == {"out": "a file", "b": "2"}
-    assert told[0].startswith("out/a of node 0 could not be written here: ")
+    assert contents(sides.here) == {"b": "2"}
+    assert told[0] == "out/a of node 0 could not be written here: No space left on device."
+
+
+def test_files_of_a_folder_that_is_a_file_here_come_beside_it(sides: Sides) -> None:
+    sides.write("out", "mine")
+    told = sides.cell(writes(sides, ("out/a", "1"), ("out/b", "2")), fetch=("out",))
+    assert contents(sides.here) == {"out": "mine", "out.node0/a": "1", "out.node0/b": "2"}
+    assert told[:2] == [
+        f"out is a file here, and a folder on node 0: out/{name} is here as out.node0/{name}." for name in "ab"
+    ]
+
+
+def test_a_pattern_that_is_a_folder_here_and_a_file_there_brings_the_file_beside_it(sides: Sides) -> None:
+    sides.cell(writes(sides, ("out", "1")))
+    sides.write("out/a", "mine")
+    told = sides.cell(fetch=("out",))
+    assert contents(sides.here) == {"out/a": "mine", "out.node0": "1"}
+    assert told[0] == "out is no file here: the version of node 0 is in out.node0."
+
+
+def all_nodes(sides: Sides, texts: tuple[str, str], path: str, **asked: object) -> list[str]:
+    """Run a cell on two nodes that each write a file; what the user was told."""
+    del sides.told[:]
+    trip = sides.trip("all", **asked)  # type: ignore[arg-type]  # as the test gives them
+    request = trip.request(shared=False)
+    run = str(sides.cells)
+    results = [sides.run(request, writes(sides, (path, text), node=node), node, run) for node, text in enumerate(texts)]
+    trip.arrive(results)
+    return sides.told
+
+
+def test_a_cell_that_runs_again_replaces_the_copies_that_it_left(sides: Sides) -> None:
+    all_nodes(sides, ("1", "2"), "log.txt", fetch=("log.txt",))
+    told = all_nodes(sides, ("3", "4"), "log.txt", fetch=("log.txt",))
+    assert contents(sides.here) == {"log.node0.txt": "3", "log.node1.txt": "4"}
+    assert told == ["Fetched log.node0.txt and log.node1.txt (2 B). Replaced here: log.node0.txt and log.node1.txt."]
+
+
+def test_a_copy_that_was_changed_here_is_not_replaced(sides: Sides) -> None:
+    all_nodes(sides, ("1", "2"), "log.txt", fetch=("*.txt",))
+    sides.write("log.node0.txt", "mine")
+    told = all_nodes(sides, ("3", "4"), "log.txt", fetch=("*.txt",))
+    assert contents(sides.here) == {"log.node0.txt": "mine", "log.node0-2.txt": "3", "log.node1.txt": "4"}
+    assert told[0] == "log.node0.txt is here already, and stays: the version of node 0 is in log.node0-2.txt."
+
+
+def test_a_file_that_has_the_name_of_a_copy_is_not_replaced(sides: Sides) -> None:
+    sides.write("log.node0.txt", "a conflict of an earlier cell")
+    all_nodes(sides, ("1", "2"), "log.txt", fetch=("*.txt",))
+    assert contents(sides.here) == {
+        "log.node0.txt": "a conflict of an earlier cell",
+        "log.node0-2.txt": "1",
+        "log.node1.txt": "2",
+    }
+
+
+def test_copies_of_a_file_in_a_folder_that_is_a_file_here_come_beside_it(sides: Sides) -> None:
+    sides.write("out", "mine")
+    told = all_nodes(sides, ("1", "2"), "out/a", fetch=("out/*",))
+    assert contents(sides.here) == {"out": "mine", "out.node0/a": "1", "out.node1/a": "2"}
+    assert told[0] == "out is a file here: the version of node 0 is in out.node0/a."
+
+
+@pytest.mark.parametrize("earlier", ["a conflict of an earlier cell", "1"])
+def test_copies_in_a_synced_folder_take_free_names(sides: Sides, earlier: str) -> None:
+    sides.write("d/a.txt", "0")
+    sides.write("d/a.node0.txt", earlier)
+    told = all_nodes(sides, ("1", "2"), "d/a.txt", sync=("d",))
+    here = contents(sides.here)
+    assert here.pop("d/a.node0.txt") == earlier
+    assert here.pop("d/a.node0-2.txt", earlier) == "1"
+    assert here == {"d/a.txt": "0", "d/a.node1.txt": "2"}
+    if earlier != "1":
+        assert told[0] == "d/a.node0.txt is here already, and stays: the version of node 0 is in d/a.node0-2.txt."
 
 
 # --sync
@@ -288,6 +419,144 @@ def test_folders_without_files_are_there_too(sides: Sides) -> None:
     (sides.here / "out/deep").mkdir(parents=True)
     sides.cell(lambda: Path("out/deep/a").write_text("1"), sync=(".",))
     assert contents(sides.here) == {"out/deep/a": "1"}
+
+
+def test_folders_without_files_that_the_cell_makes_and_removes_come_home(sides: Sides) -> None:
+    (sides.here / "d/old/inner").mkdir(parents=True)
+    sides.write("d/full/a", "1")
+
+    def work() -> None:
+        os.makedirs("d/new/inner")
+        os.makedirs("d/.git/left out")
+        os.removedirs("d/old/inner")
+        shutil.rmtree("d/full")
+
+    told = sides.cell(work, sync=("d",))
+    folders = {str(path.relative_to(sides.here)) for path in sides.here.rglob("*")}
+    assert folders == {"d", "d/new", "d/new/inner"}
+    assert told == [
+        "Deleted here, as the cell did: d/full/a and d/old/inner/.",
+        "Made here, as the cell did: d/new/ and d/new/inner/.",
+    ]
+
+
+def test_a_folder_that_the_cell_removed_and_that_has_files_here_stays(sides: Sides) -> None:
+    sides.write("d/e/a.pyc", "left out")
+    sides.write("d/e/a", "1")
+    assert sides.cell(lambda: shutil.rmtree("d/e"), sync=("d",)) == ["Deleted here, as the cell did: d/e/a."]
+    assert contents(sides.here) == {"d/e/a.pyc": "left out"}
+
+
+def test_where_not_all_can_be_put_in_place_nothing_comes_home(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in ("e/a", "e/deleted", "e/edited"):
+        sides.write(path, "old")
+    sides.cell(sync=("e",))
+    (sides.here / "e/deleted").unlink()
+    sides.write("e/edited", "an hour of work")
+    sides.write("e/b", "new")
+    with monkeypatch.context() as patched:
+        patched.setattr("skyward.worker.files.write", fails_for("e/b"))
+        trip = sides.trip(sync=("e",))
+        result, error = sides.attempt(trip.request(shared=False))
+    assert str(error) == "e/b cannot be put in place on node 0: No space left on device."
+    del sides.told[:]
+    trip.arrive([result])
+    assert sides.told == []
+    assert contents(sides.here) == {"e/a": "old", "e/edited": "an hour of work", "e/b": "new"}
+    assert sides.cell(sync=("e",)) == []  # and what was put in place is known
+    assert (
+        contents(sides.here) == contents(sides.there()) == {"e/a": "old", "e/edited": "an hour of work", "e/b": "new"}
+    )
+
+
+def test_a_file_that_became_a_folder_here_is_one_there(sides: Sides) -> None:
+    for path in ("e/f", "e/deleted", "e/edited"):
+        sides.write(path, "old")
+    sides.cell(sync=("e",))
+    (sides.here / "e/f").unlink()
+    (sides.here / "e/deleted").unlink()
+    sides.write("e/f/x", "folder")
+    sides.write("e/edited", "an hour of work")
+    expected = {"e/f/x": "folder", "e/edited": "an hour of work"}
+    assert sides.cell(sync=("e",)) == []
+    assert contents(sides.here) == contents(sides.there()) == expected
+
+
+def test_a_folder_that_became_a_file_here_is_one_there(sides: Sides) -> None:
+    sides.write("e/f/x/y", "1")
+    (sides.here / "e/f/empty").mkdir()
+    sides.cell(sync=("e",))
+    shutil.rmtree(sides.here / "e/f")
+    sides.write("e/f", "file")
+    assert sides.cell(sync=("e",)) == []
+    assert contents(sides.here) == contents(sides.there()) == {"e/f": "file"}
+
+
+def test_a_file_that_became_a_folder_here_and_was_changed_there_is_kept(sides: Sides) -> None:
+    sides.write("e/f", "1")
+    sides.cell(sync=("e",))
+    sides.write("e/f", "changed", sides.there())
+    (sides.here / "e/f").unlink()
+    sides.write("e/f/x", "folder")
+    assert sides.cell(sync=("e",)) == [
+        "e/f is a folder here and a file on node 0: the file is e/f.node0.",
+        "Fetched e/f.node0 (7 B).",
+    ]
+    assert contents(sides.here) == contents(sides.there()) == {"e/f/x": "folder", "e/f.node0": "changed"}
+
+
+def test_a_folder_that_became_a_file_here_and_was_changed_there_is_kept(sides: Sides) -> None:
+    sides.write("e/f/x", "1")
+    sides.cell(sync=("e",))
+    sides.write("e/f/y", "new", sides.there())
+    (sides.here / "e/f/x").unlink()
+    (sides.here / "e/f").rmdir()
+    sides.write("e/f", "file")
+    assert sides.cell(sync=("e",)) == [
+        "e/f is a file here and a folder on node 0: the folder is e/f.node0.",
+        "Fetched e/f.node0/y (3 B).",
+    ]
+    assert contents(sides.here) == contents(sides.there()) == {"e/f": "file", "e/f.node0/y": "new"}
+
+
+def test_a_cell_turns_files_into_folders_and_folders_into_files(sides: Sides) -> None:
+    sides.write("h/f", "file")
+    sides.write("h/g/x/y", "folder")
+
+    def work() -> None:
+        os.unlink("h/f")
+        shutil.rmtree("h/g")
+        writes(sides, ("h/f/result", "new"), ("h/g", "now a file"))()
+
+    told = sides.cell(work, sync=("h",))
+    assert contents(sides.here) == contents(sides.there()) == {"h/f/result": "new", "h/g": "now a file"}
+    assert told == ["Deleted here, as the cell did: h/f and h/g/x/y.", "Fetched h/f/result and h/g (13 B)."]
+    assert sides.cell(sync=("h",)) == []
+
+
+def test_a_file_that_the_cell_turned_into_a_folder_and_that_was_changed_here_stays(sides: Sides) -> None:
+    sides.write("h/f", "file")
+
+    def work() -> None:
+        os.unlink("h/f")
+        sides.write("h/f/result", "new", sides.there())
+        sides.write("h/f", "changed")
+
+    sides.cell(work, sync=("h",))
+    assert contents(sides.here) == {"h/f": "changed", "h/f.node0/result": "new"}
+    assert sides.cell(sync=("h",)) == []
+    assert contents(sides.here) == contents(sides.there()) == {"h/f": "changed", "h/f.node0/result": "new"}
+
+
+def test_the_name_of_what_is_set_aside_is_free_on_both_sides(sides: Sides) -> None:
+    sides.write("a.csv", "1")
+    sides.cell(sync=(".",))
+    sides.write("a.csv", "there", sides.there())
+    sides.write("a.csv", "here")
+    sides.write("a.node0.csv", "mine")
+    sides.cell(sync=(".",))
+    expected = {"a.csv": "here", "a.node0.csv": "mine", "a.node0-2.csv": "there"}
+    assert contents(sides.here) == contents(sides.there()) == expected
 
 
 def test_a_change_on_both_sides_keeps_both(sides: Sides) -> None:
@@ -346,7 +615,7 @@ def test_small_files_travel_together_and_one_change_does_not_send_them_all(sides
     assert len(before.blobs) < 30
     sides.write("data/150", "other")
     after = sides.trip(sync=("data",)).request(shared=False)
-    same = {blob.digest for blob in before.blobs} & {blob.digest for blob in after.blobs}
+    same = {blob.addresses().whole for blob in before.blobs} & {blob.addresses().whole for blob in after.blobs}
     assert len(same) >= len(before.blobs) - 4
 
 

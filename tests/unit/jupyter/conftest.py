@@ -204,7 +204,7 @@ class FakeCompute:
             desired=self.nodes.min,
         )
 
-    def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any]) -> FakeRun:
+    def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any], waits: bool) -> FakeRun:
         self.sent.append((pending, on))
 
         ranks = list(range(self.nodes.min)) if on == "all" else None if isinstance(on, (int, str)) else list(on)

@@ -75,6 +75,17 @@ def test_a_cell_that_yields_shows_its_elements(notebook: Notebook) -> None:
     assert not [name for name in notebook.shell.user_ns if "skyward" in name]
 
 
+@pytest.mark.parametrize("where", ["--local", ""])
+@pytest.mark.parametrize("raised", ["1 / 0", "raise KeyboardInterrupt"])
+def test_what_a_cell_that_raises_has_yielded_is_its_value(notebook: Notebook, where: str, raised: str) -> None:
+    notebook("'of an earlier cell'")
+    ran = notebook(f"%%sky {where}\nyield 1\nyield 2\n{raised}\nyield 3")
+    assert ran.error is not None
+    assert ran.out == "1\n2\n"
+    assert notebook["_"] == [1, 2]
+    assert not [name for name in notebook.shell.user_ns if "skyward" in name]
+
+
 def test_a_cell_that_awaits_is_refused(notebook: Notebook) -> None:
     assert notebook("%%sky --local\nawait x").shown_error == (
         "UsageError: A cell that awaits runs in the notebook without %%sky: leave that line out."

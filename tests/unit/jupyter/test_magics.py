@@ -3,19 +3,20 @@
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.control.decisions import DecisionEvent, Inputs
-from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError
+from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
 from skyward.metrics import NodeMetrics
 from skyward.specs import Needs, Nodes
 from skyward.target import current_pool
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
 from skyward_jupyter.running import NO_LIMIT
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
+from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook, Ran
 
 pytestmark = pytest.mark.unit
 
@@ -176,9 +177,22 @@ def test_a_pool_that_does_not_open_says_why(notebook: Notebook, compute: Pools) 
     assert notebook("%%sky\n1").shown_error == "NodeStartError: node 0 did not start: no room"
 
 
-def test_an_empty_cell(notebook: Notebook) -> None:
-    text = "UsageError: The cell is empty: write the code that is to run on the nodes below the line with %%sky."
-    assert notebook("%%sky\n   \n# only a comment\n").shown_error == text
+@pytest.mark.parametrize(
+    "cell", ["\n   \n# off for now\n", "\n   \n", " --nodes 2 --map xs\n# x = xs", " --noblock\n#"]
+)
+def test_a_cell_without_code_does_nothing(notebook: Notebook, compute: Pools, cell: str) -> None:
+    assert notebook(f"%%sky{cell}") == Ran("", "", None)
+    assert compute.made == []
+
+
+def test_the_options_of_a_cell_without_code_are_checked(notebook: Notebook) -> None:
+    assert isinstance(notebook("%%sky --nodes x\n# off").error, UsageError)
+
+
+def test_a_cell_without_code_may_keep_what_is_there(notebook: Notebook, compute: Pools) -> None:
+    notebook("model = [1]")
+    assert notebook("%%sky --keep model\n# on its node from now on").error is None
+    assert len(compute.made[0].sent) == 1
 
 
 def test_a_cell_asks_for_what_it_needs(notebook: Notebook, compute: Pools) -> None:
@@ -235,6 +249,40 @@ def test_much_data_is_shown_before_it_goes(notebook: Notebook) -> None:
 
 
 # The line magic.
+
+
+@pytest.mark.parametrize(
+    ("by_place", "by_option"),
+    [
+        ("scale train 3", "scale 3 --pool train"),
+        ("scale train 3", "scale --pool=train 3"),
+        ("status train", "status --pool train"),
+        ("decisions train", "decisions --pool train"),
+        ("tasks train", "tasks --pool train"),
+        ("config train", "config --pool train"),
+        ("reap train", "reap --pool train"),
+        ("down train", "down --pool train"),
+        ("drain train x", "drain --pool train x"),
+        ("drain train", "drain --pool train"),
+        ("scale train", "scale --pool train x"),
+    ],
+)
+def test_a_pool_is_named_by_place_or_by_option(notebook: Notebook, by_place: str, by_option: str) -> None:
+    ran = []
+    for line in (by_place, by_option):
+        notebook("pool = %sky up --pool train --nodes 1:4")
+        done = notebook(f"%sky {line}")
+        ran.append((done.out, type(done.error), notebook("%sky pools").out))
+    assert ran[0] == ran[1]
+
+
+def test_a_pool_that_is_named_twice_is_refused(notebook: Notebook, compute: Pools) -> None:
+    notebook("pool = %sky up --pool train")
+    assert [pool.name for pool in compute.made] == ["train"]
+    shown = notebook("%sky down other --pool train").shown_error
+    assert shown.startswith("UsageError: %sky down takes [NAME | --all], but got 'train other'.")
+    shown = notebook("%sky scale other 3 --pool train").shown_error
+    assert shown.startswith("UsageError: %sky scale takes the name of a pool and a number of nodes")
 
 
 def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: Pools) -> None:
@@ -348,15 +396,19 @@ def test_loading_and_unloading_twice_does_no_harm(
     shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward_kernel.pools._resident", pools)
+    untyped: Any = shell
     for _ in range(2):
         load_ipython_extension(shell)
     pool = pools.get_or_open()
     assert "sky" in shell.magics_manager.magics["cell"]
+    assert untyped.transform_cell("%%sky --on all") == "get_ipython().run_cell_magic('sky', '--on all', '\\n')\n"
+    assert shell.check_complete("%%sky")[0] == "incomplete"
     for _ in range(2):
         unload_ipython_extension(shell)
     assert not pool.is_open
     assert "sky" not in shell.magics_manager.magics["cell"]
     assert "sky" not in shell.magics_manager.magics["line"]
+    assert untyped.transform_cell("%%sky") == "get_ipython().run_cell_magic('sky', '', '')\n"
     load_ipython_extension(shell)
     assert "sky" in shell.magics_manager.magics["line"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from skyward.errors import RemoteTraceback
 from skyward.wire.failure import Failure, Frame
 from skyward.worker.cell import CellResult
 from skyward_jupyter.capture import capture
@@ -293,6 +294,48 @@ def test_no_code_of_the_cell_runs_when_its_frames_are_made(notebook: Notebook) -
     assert len(frames(ran)) == 2
     assert notebook["count"] == [1, 2]
     assert sys.gettrace() is None or "coverage" in repr(sys.gettrace())
+
+
+BODIES = {
+    "cell": "print('ran')\n1 / 0",
+    "function": "def f(n, *rest, k=1):\n    print('ran')\n    1 / 0\nf(2)",
+    "closure": "def outer():\n    held = 1\n    def f():\n        print(held)\n        1 / 0\n    f()\nouter()",
+    "generator": "def g():\n    print('ran')\n    yield 1 / 0\nlist(g())",
+    "class": "class C:\n    print('ran')\n    1 / 0",
+    "coroutine": "async def f():\n    print('ran')\n    1 / 0\nawait f()",
+}
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_where_python_does_not_trace_no_code_of_the_cell_runs_and_its_traceback_is_text(
+    notebook: Notebook, capsys: pytest.CaptureFixture[str], body: str, is_recorded: bool
+) -> None:
+    result = _result_of(notebook, body)
+    if not is_recorded:
+        result = _without_states(result)
+    assert capsys.readouterr().out
+    made = list[BaseException]()
+
+    def at_a_prompt(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code is stopped.__code__:
+            made.append(_error_of(notebook, result))
+
+    def stopped() -> None:
+        pass
+
+    tracing = sys.gettrace()
+    try:
+        sys.settrace(at_a_prompt)
+        stopped()
+    finally:
+        sys.settrace(tracing)
+    (error,) = made
+    assert capsys.readouterr().out == ""
+    assert isinstance(error, ZeroDivisionError)
+    assert isinstance(error.__cause__, RemoteTraceback)
+    assert "1 / 0" in str(error.__cause__)
+    assert list(traceback.walk_tb(_error_of(notebook, result).__traceback__))  # and it is one where Python traces
 
 
 @pytest.mark.parametrize("now", ["# written anew\n\n\n\n\n# another line\n", None])

@@ -45,7 +45,7 @@ def test_a_value_that_does_not_come_back_says_why_when_it_is_used(notebook: Note
     )
     notebook("%%sky\nbytes(20 << 20)")
     assert repr(values(notebook)) == (
-        "<a value that did not come back from its node: its 20 MiB come back only under a name>"
+        "<a value that did not come back from its node: its 20.0 MiB come back only under a name>"
     )
     notebook("%%sky\nx = bytes(20 << 20)\nx")
     assert values(notebook) is values(notebook, "x")

@@ -1,0 +1,85 @@
+"""An error of the library itself, or of a callback, ends one task: those beside and behind it go on."""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward.control import node as node_module
+from skyward.control import pool as pool_module
+from skyward.control.work import Work
+from tests.local import tasks
+from tests.local.conftest import Wait
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[sky.Compute]:
+    """One slot."""
+    with sky.Compute(nodes=1) as pool:
+        yield pool
+
+
+@sky.function
+def doomed() -> int:
+    return 1
+
+
+class Broken(Exception):
+    """What the library stumbles over."""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("settle", r"^What came of doomed\(\) was lost, because of an error in Skyward itself: Broken: oops\.$"),
+        ("submit", r"^doomed\(\) was not sent, because of an error in Skyward itself: Broken: oops\.$"),
+    ],
+)
+def test_an_effect_that_fails_ends_its_own_task_only(
+    one: sky.Compute, monkeypatch: pytest.MonkeyPatch, wait_for: Wait, name: str, message: str
+) -> None:
+    place: Any = pool_module if name == "settle" else node_module.Node
+    original = getattr(place, name)
+    failed: list[Work] = []
+
+    def fails_once(*args: Any) -> Any:
+        work = next(each for each in args if isinstance(each, Work))
+        if work.code.name == "doomed" and not failed:
+            failed.append(work)
+            raise Broken("oops")
+        return original(*args)
+
+    monkeypatch.setattr(place, name, fails_once)
+    futures = [doomed() > one, *(tasks.add(number, 1) > one for number in range(5))]
+    assert [future.result(30) for future in futures[1:]] == [1, 2, 3, 4, 5]
+    with pytest.raises(sky.RemoteError, match=message):
+        futures[0].result(30)
+    wait_for(lambda: not one.snapshot().running, "the node to be free")
+    assert doomed() >> one == 1
+
+
+def test_an_exit_in_a_callback_ends_nothing_but_the_callback(
+    one: sky.Compute, caplog: pytest.LogCaptureFixture
+) -> None:
+    future = tasks.sleep(0.05) > one
+    called = threading.Event()
+
+    def leave(_: object) -> None:
+        called.set()
+        sys.exit(3)
+
+    future.add_done_callback(leave)
+    behind = [tasks.add(number, 1) > one for number in range(3)]
+    with caplog.at_level(logging.ERROR):
+        assert [each.result(30) for each in behind] == [1, 2, 3]
+    assert called.is_set()
+    assert one.snapshot().running == 0
+    assert "a callback of the future of sleep() raised" in caplog.text
+    with pytest.raises(SystemExit):
+        future.add_done_callback(leave)  # on this thread it is as it is anywhere

@@ -1,0 +1,114 @@
+"""A task sees big arrays as they were when it was sent, however late it runs, on real nodes and in a real kernel."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import skyward as sky
+from tests.local.kernel import started
+
+pytestmark = pytest.mark.local
+
+SIZE = 200_000  # 1.6 MB, which travels beside the message
+ones = np.ones(SIZE)
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[sky.Compute]:
+    """One slot."""
+    with sky.Compute(nodes=1) as pool:
+        yield pool
+
+
+@pytest.fixture(autouse=True)
+def _whole() -> None:
+    ones[:] = 1
+
+
+@sky.function
+def wait_for_file(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.005)
+
+
+@sky.function
+def total_of_global() -> float:
+    return float(ones.sum())
+
+
+@sky.function
+def total_of_default(array: npt.NDArray[np.float64] = ones) -> float:
+    return float(array.sum())
+
+
+@sky.function
+def total(array: npt.NDArray[np.float64]) -> float:
+    return float(array.sum())
+
+
+@sky.function
+def totals(array: npt.NDArray[np.float64], count: int) -> Iterator[float]:
+    for _ in range(count):
+        yield float(array.sum())
+
+
+@pytest.mark.parametrize("kind", ["global", "default", "argument"])
+def test_an_array_that_is_changed_before_its_task_starts_arrives_as_it_was(
+    one: sky.Compute, tmp_path: Path, kind: str
+) -> None:
+    def call() -> sky.PendingFunction[float]:
+        return {"global": total_of_global(), "default": total_of_default(), "argument": total(ones)}[kind]
+
+    gate = wait_for_file(tmp_path / "go") > one
+    alone, group, everywhere = call() > one, sky.gather(call(), call()) > one, one.start(call(), on="all").future
+    one_by_one = sky.gather(call(), call(), stream=True) >> one
+    ones[:] = 0
+    (tmp_path / "go").touch()
+    assert gate.result() is None
+    assert alone.result() == SIZE
+    assert group.result() == (SIZE, SIZE)
+    assert everywhere.result() == [SIZE]
+    assert list(one_by_one) == [SIZE, SIZE]
+
+
+def test_a_stream_sees_it_as_it_was(one: sky.Compute, tmp_path: Path) -> None:
+    gate = wait_for_file(tmp_path / "go") > one
+    stream = totals(ones, 2) >> one
+    ones[:] = 0
+    (tmp_path / "go").touch()
+    assert gate.result() is None
+    assert list(stream) == [SIZE, SIZE]
+
+
+def test_a_coroutine_that_goes_on_changes_nothing_for_the_task(one: sky.Compute, tmp_path: Path) -> None:
+    async def ask() -> float:
+        gate = wait_for_file(tmp_path / "go") > one
+        asking = asyncio.ensure_future(_awaited(total(ones) > one))
+        await asyncio.sleep(0)
+        ones[:] = 0
+        (tmp_path / "go").touch()
+        await gate
+        return await asking
+
+    assert asyncio.run(ask()) == SIZE
+
+
+async def _awaited(future: "sky.TaskFuture[float]") -> float:
+    return await future
+
+
+def test_a_cell_in_the_background_sees_it_as_it_was(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with started() as kernel:
+        kernel(f"import os, time\nimport numpy as np\narray = np.ones({SIZE})\nother = np.ones({SIZE})")
+        kernel(
+            f"%%sky --noblock --no-capture\nimport os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)"
+        )
+        kernel("handle = get_ipython().run_cell_magic('sky', '--noblock --quiet', 'float(array.sum())')\narray[:] = 0")
+        go.touch()
+        assert kernel("handle.result()").data[-1] == f"{SIZE}.0"
