@@ -418,6 +418,8 @@ class Joint:
         while True:
             self._decided.clear()
             self._give_up_holders()
+            if self._give_up_absent():
+                continue
             replaced = dict(self._replaced())
             changes = list(self._changes.values())
             if not (values or replaced or changes):
@@ -482,6 +484,15 @@ class Joint:
                         self._changes.pop(key, None)
                         self._given_up[key] = value, Place(part, number)
                         is_new = True
+
+    def _give_up_absent(self) -> bool:
+        """Take changed objects that are still packed in the notebook as new ones; whether there are any."""
+        absent = [(key, value) for key, (value, _) in self._changes.items() if not self._is_there(value)]
+        for key, value in absent:
+            del self._changes[key]
+            if (home := self._home_of(key)) is not None:
+                self._given_up[key] = value, Place(*home)
+        return bool(absent)
 
     def _give_up_unpicklable(self) -> bool:
         """Take objects whose contents cannot be pickled by themselves as new ones; whether there are any."""
