@@ -96,6 +96,7 @@ class Dispatcher:
             origin=origin,
             inputs=inputs,
             grace=pending.grace,
+            as_is=as_is,
         )
 
     def broadcast(
@@ -127,7 +128,7 @@ class Dispatcher:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
-            work.is_member, work.grace = True, template.grace
+            work.is_member, work.grace, work.as_is = True, template.grace, template.as_is
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 

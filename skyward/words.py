@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterable
 
-__all__ = ["asked_to_stop", "joined", "nodes_text", "option_text", "size_text"]
+__all__ = ["asked_to_stop", "count_text", "joined", "nodes_text", "option_text", "size_text"]
 
 
 def joined(words: Iterable[str]) -> str:
@@ -15,6 +15,11 @@ def joined(words: Iterable[str]) -> str:
 def nodes_text(ranks: Collection[int]) -> str:
     """Return the nodes of these ranks as a sentence names them: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
     return f"node{'s' * (len(ranks) > 1)} {joined(map(str, sorted(ranks)))}" if ranks else ""
+
+
+def count_text(count: object, what: str = "node") -> str:
+    """Return a number of things as a sentence has it: `1 node`, `3 tasks`, `2:8 nodes`."""
+    return f"{count} {what}{'' if str(count) == '1' else 's'}"
 
 
 def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:

@@ -2,6 +2,7 @@
 
 import builtins
 import difflib
+import linecache
 import os
 import sys
 import uuid
@@ -20,6 +21,7 @@ from skyward.shelf import KEEP_FOR
 from skyward.values import shown
 from skyward.wire.arrays import Extent, View, extent_of, shared_views, view_in_bytes
 from skyward.wire.contents import is_plain, is_shared_visibly
+from skyward.wire.modules import is_local_file
 from skyward.wire.notebook import Shared, Side, pack_shared
 from skyward.wire.payload import Packed, pack
 from skyward.wire.process_wide import generators_used_by, settings_used_by, title_of
@@ -40,6 +42,8 @@ __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
 
+_MOST_TEXT = 256 << 10
+"""Characters of the sources of functions that go along with a cell."""
 _NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -169,6 +173,7 @@ def capture(
         keep=tuple(keep),
         elsewhere=(*elsewhere, *taking.parts_of_others(keep)),
         keep_for=keep_for,
+        texts=_texts_of(taking.files),
     )
     packed = tuple(part.shared.packed for part in parts)
     apart = taking.apart
@@ -182,6 +187,19 @@ def capture(
     )
     notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
+
+
+def _texts_of(files: Collection[str]) -> dict[str, str]:
+    """The sources of functions that go along, by their files, for `inspect.getsource`; the smallest first."""
+    own = [file for file in sorted(files) if is_local_file(file) or not os.path.isfile(file)]
+    texts = [("".join(linecache.getlines(file)), file) for file in own]
+    found: dict[str, str] = {}
+    total = 0
+    for text, file in sorted(texts, key=lambda pair: len(pair[0])):
+        total += len(text)
+        if text and total <= _MOST_TEXT:
+            found[file] = text
+    return found
 
 
 def _changed_modules(sources: Mapping[str, ModuleSource]) -> Iterator[str]:
@@ -256,6 +274,7 @@ class _Taking:
     entries: list[Entry] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     _values: list[_Value] = field(default_factory=list)
     _seen: dict[int, _Value] = field(default_factory=dict)
@@ -469,6 +488,7 @@ class _Taking:
         for handle in shared.packed.kept:
             self._used_by(handle)
         self.local |= shared.modules
+        self.files |= shared.files
         self._functions += shared.functions
         for key, kind in shared.classes.items():
             self._class(key, kind, name)
@@ -514,11 +534,15 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
         for other in others:
             leaders[leader(other)] = leader(first)
     lent = [(*each, extent_of(each[1]).owner) for each in arrays.values()]
-    for number, array, owner in (each for each in lent if isinstance(each[2], bytearray)):
-        for other, each in enumerate(values):
-            if each.value is owner or id(owner) in each.shared.objects():
-                views[id(array)] = view_in_bytes(array, owner)
-                leaders[leader(other)] = leader(number)
+    lent = [each for each in lent if isinstance(each[2], bytearray)]
+    lenders = {id(owner) for _, _, owner in lent}
+    holders = {
+        key: other for other, each in enumerate(values) if lent for key in lenders & each.shared.objects().keys()
+    }
+    for number, array, owner in lent:
+        if id(owner) in holders:
+            views[id(array)] = view_in_bytes(array, owner)
+            leaders[leader(holders[id(owner)])] = leader(number)
     groups: dict[int, list[_Value]] = {}
     for number, each in enumerate(values):
         groups.setdefault(leader(number), []).append(each)

@@ -1,11 +1,10 @@
 """A cell in the background."""
 
-import asyncio
-import contextlib
 from collections.abc import Generator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward.control.waking import Bell
 from skyward_jupyter.present import interrupted, presented
 
 if TYPE_CHECKING:
@@ -90,16 +89,10 @@ class CellHandle:
         return self._over().__await__()
 
     async def _over(self) -> Any:
-        loop = asyncio.get_running_loop()
+        bell = Bell()
         for run in self._sent.runs:
-            over = asyncio.Event()
-
-            def ended(_: object, over: asyncio.Event = over) -> None:
-                with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop was closed
-                    loop.call_soon_threadsafe(over.set)
-
-            run.future.add_done_callback(ended)
-            await over.wait()
+            run.future.add_done_callback(bell.ring)
+        await bell.until(self.done)
         return self.result()
 
     def cancel(self) -> str:

@@ -14,7 +14,7 @@ from skyward.config import load
 from skyward.errors import KeptLostError, SkywardError, UsageError
 from skyward.specs import Nodes
 from skyward.values import closest
-from skyward.words import nodes_text
+from skyward.words import count_text, nodes_text
 from skyward_jupyter.option_table import OPTIONS, POOL_OPTIONS, Option, explain
 from skyward_jupyter.options import parse_cell, parse_words, split_expression
 from skyward_jupyter.panel import CellMarks
@@ -242,9 +242,9 @@ class SkyMagics(ConfiguredMagics):
         wanted = self._pools.scale(name, Nodes.parse(nodes))
         if "wait" in given:
             count = self._runner.wait_for_nodes(name, wanted, self._settings, quiet="quiet" in given)
-            _say(f"Pool {name!r} has {count} node{'' if count == 1 else 's'}.")
+            _say(f"Pool {name!r} has {count_text(count)}.")
         else:
-            _say(f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}.")
+            _say(f"Pool {name!r} goes to {count_text(wanted)}.")
 
     def attach(self, words: Sequence[str]) -> Any:
         """Take over a pool that another kernel has left; the pool."""

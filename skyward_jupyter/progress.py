@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from skyward.reporting.console import style_of
 from skyward.reporting.screen import is_terminal, screen
+from skyward.words import count_text
 from skyward_jupyter.footer import seconds_text
 
 if TYPE_CHECKING:
@@ -90,13 +91,13 @@ def opening(shell: "InteractiveShell", pool: "Compute", settings: "Settings", *,
 
     def text() -> str:
         ready, wanted = nodes()
-        return f"Opening pool {pool.name!r}: {ready} of {_nodes(wanted)} ready, {elapsed()}"
+        return f"Opening pool {pool.name!r}: {ready} of {count_text(wanted)} ready, {elapsed()}"
 
     def last() -> str:
         if not pool.is_open:
             return f"Pool {pool.name!r} was not opened; given up after {elapsed()}"
         ready, wanted = nodes()
-        there = _nodes(ready) if ready >= wanted else f"{ready} of {_nodes(wanted)}"
+        there = count_text(ready) if ready >= wanted else f"{ready} of {count_text(wanted)}"
         return f"Pool {pool.name!r}: {there} ready in {elapsed()}"
 
     def elapsed() -> str:
@@ -104,10 +105,6 @@ def opening(shell: "InteractiveShell", pool: "Compute", settings: "Settings", *,
 
     shown = enabled and settings.show_progress and style_of(pool.options.console) == "notebook"
     return Progress(shell, text, last, after=settings.progress_after, enabled=shown)
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def meter(done: int, total: int, seconds: float) -> str:

@@ -1,7 +1,5 @@
 """A cell that yields in the background: its elements are taken as they arrive, whether or not anybody asks for them."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -9,6 +7,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from skyward.control.waking import Bell
 from skyward.wire.notebook import Side
 from skyward.wire.payload import Packed
 from skyward.worker.cell import CellResult
@@ -148,26 +147,19 @@ class StreamHandle(CellHandle):
         self.result()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        loop, arrived, position = asyncio.get_running_loop(), asyncio.Event(), 0
+        bell, position = Bell(), 0
 
-        def wake() -> None:
-            if not arrived.is_set():
-                with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop was closed
-                    loop.call_soon_threadsafe(arrived.set)
+        def there() -> bool:
+            return self._elements.is_over or self._elements.get(position) is not None
 
-        with self._elements.watched(wake):
+        with self._elements.watched(bell.ring):
             while True:
-                arrived.clear()
-                is_over = self._elements.is_over
-                found = self._elements.get(position)
-                if found is not None:
-                    self._tell_of_gap(position, found[0])
-                    position = found[0] + 1
-                    yield found[1]
-                elif is_over:
+                await bell.until(there)
+                if (found := self._elements.get(position)) is None:
                     break
-                else:
-                    await arrived.wait()
+                self._tell_of_gap(position, found[0])
+                position = found[0] + 1
+                yield found[1]
         await self
 
     def _wait(self, position: int) -> tuple[int, Any] | None:

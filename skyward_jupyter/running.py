@@ -22,6 +22,7 @@ from skyward.retrying import Retries
 from skyward.shelf import KEEP_FOR
 from skyward.values import FrozenMap
 from skyward.wire.notebook import Side, unpack_shared
+from skyward.words import count_text
 from skyward_jupyter.capture import Capture, capture, elements_of
 from skyward_jupyter.cell import CellCode, analyse, blank_lines, transform_cell
 from skyward_jupyter.elements import MOST, Elements, weight
@@ -200,7 +201,7 @@ class CellRunner:
                 while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
                     time.sleep(REFRESH)
         except KeyboardInterrupt:
-            raise interrupted(f"pool {name!r} goes on to {wanted} node{'' if str(wanted) == '1' else 's'}.") from None
+            raise interrupted(f"pool {name!r} goes on to {count_text(wanted)}.") from None
         return nodes
 
     def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
+from skyward.words import count_text
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
     Answer,
@@ -115,7 +116,7 @@ def scale_or_stop(pools: Scaled, name: str, command: Scale | StopPool) -> str:
         case Scale(_, _, least, most):
             wanted = Nodes(least, None if most == least else most)
             pools.scale(name, wanted)
-            return f"Pool {name!r} goes to {wanted} node{'' if str(wanted) == '1' else 's'}."
+            return f"Pool {name!r} goes to {count_text(wanted)}."
         case StopPool():
             pools.close(name)
             return f"Pool {name!r} is closed."

@@ -52,10 +52,7 @@ class GroupStream(Stream[Any]):
             self._bell = Bell()  # the futures refer to it, and not to this, which stops them when it is dropped
             for future in self._waiting:
                 future.add_done_callback(self._bell.ring)
-        while self._waiting and self._next_done() is None:
-            changed = self._bell.rung()
-            if self._next_done() is None:  # one may have ended meanwhile
-                await changed
+        await self._bell.until(lambda: not self._waiting or self._next_done() is not None)
         if not self._waiting:
             raise StopAsyncIteration
         return next(self)

@@ -14,7 +14,7 @@ from skyward.console import ConsoleSink
 from skyward.control import background
 from skyward.control import plane_messages as plane
 from skyward.control import task_messages as tasks
-from skyward.control.left_results import LeftResult
+from skyward.control.left_results import NOTICED_WITHIN, LeftResult
 from skyward.control.log import Log
 from skyward.control.remote import ResultLostError
 from skyward.control.work import Arrived, Work, handles_in
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from skyward.shelf import KeptInfo
 
 __all__ = ["Hearing"]
-
-_NOTICED_WITHIN = 2.0
-"""Seconds within which a node that has died is known to be lost, unless its link is what broke."""
 
 _NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
 """Exceptions of a cell that would be no different if it ran again."""
@@ -191,7 +188,7 @@ class Hearing:
         A transfer that breaks is the first sign of a lost node. Tasks sent there until that is known would use up their
         attempts in no time.
         """
-        if not await node.lost_within(_NOTICED_WITHIN) and self._node_at(node.rank) in (node, None):
+        if not await node.lost_within(NOTICED_WITHIN) and self._node_at(node.rank) in (node, None):
             self._tell(tasks.Ended(task, node.rank, "lost", seconds))
 
     def _show(self, sink: "Sink", show: Callable[[], None]) -> None:

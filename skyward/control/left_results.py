@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skyward.control.node import Node
     from skyward.wire.messages import Finished
 
-__all__ = ["LEFT_FROM", "LeftResult", "LeftResults"]
+__all__ = ["LEFT_FROM", "NOTICED_WITHIN", "LeftResult", "LeftResults"]
 
 LEFT_FROM = 1024 * 1024
 """Bytes from which a result is left on its node: a smaller one is here sooner than it could be asked for."""
@@ -33,7 +33,7 @@ LEFT_FROM = 1024 * 1024
 _RECIPE = 64 * 1024 * 1024
 """Bytes of what its task takes that are kept here so that it can run again, at most."""
 
-_NOTICED_WITHIN = 2.0
+NOTICED_WITHIN = 2.0
 """Seconds within which a node that has died is known to be lost, unless its link is what broke."""
 
 _AT_THE_END = 2 * 1024**3
@@ -271,7 +271,7 @@ class LeftResults:
             return Arrived(payload, {key: await coming for key, coming in fetched})
         except ConnectionError:
             if node is not None and node.is_up:
-                await node.lost_within(_NOTICED_WITHIN)
+                await node.lost_within(NOTICED_WITHIN)
             if result.node is node:
                 self._take_away(result)
             raise ResultLostError(result) from None

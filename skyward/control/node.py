@@ -137,6 +137,8 @@ class Node:
         self._arriving: dict[bytes, asyncio.Future[Any]] = {}
         self._leaving: dict[bytes, asyncio.Future[None]] = {}
         self._unsent: dict[int, asyncio.Future[bool]] = {}
+        self._unsent_keys: dict[int, frozenset[bytes]] = {}
+        self._doubtful: set[bytes] = set()
         self._worker: WorkerProcess | None = None
         self._channel: Channel | None = None
         self._bulk: BulkPath | None = None
@@ -331,6 +333,7 @@ class Node:
             self._submit(work, attempt, share)
             return
         self._unsent[work.task] = unsent = asyncio.get_running_loop().create_future()
+        self._unsent_keys[work.task] = frozenset(blobs)
 
         async def ship() -> None:
             try:
@@ -349,6 +352,7 @@ class Node:
 
     def _settle_unsent(self, task: int, *, sent: bool) -> None:
         self._unsent.pop(task).set_result(sent)
+        self._unsent_keys.pop(task)
 
     async def has(self, task: int) -> bool:
         """Whether the node was sent a task that is meant for it; waits while the blobs of the task are on their way."""
@@ -454,7 +458,7 @@ class Node:
         try:
             for key, view in missing.items():
                 self.received += view.nbytes
-                self._arriving[key] = asyncio.ensure_future(self._bring(key, view))
+                self._arriving[key] = asyncio.ensure_future(self._bring_sound(key, view))
                 self._arriving[key].add_done_callback(partial(self._arrived, key))
             self._forget(dropped)
             if waiting := [self._arriving[key] for key in blobs if key in self._arriving]:
@@ -480,6 +484,11 @@ class Node:
         for key in keys:
             if self._leaving.get(key) is confirmed:
                 del self._leaving[key]
+
+    async def _bring_sound(self, key: bytes, view: memoryview | RemoteBlob) -> None:
+        await self._bring(key, view)
+        if key in self._doubtful:
+            raise ConnectionError("its owner may have changed it on its way")
 
     def _bring(self, key: bytes, view: memoryview | RemoteBlob) -> Awaitable[Any]:
         if (leaving := self._leaving.get(key)) is not None:
@@ -511,8 +520,12 @@ class Node:
 
     def _arrived(self, key: bytes, done: asyncio.Future[Any]) -> None:
         self._arriving.pop(key, None)
+        is_doubtful = key in self._doubtful
+        self._doubtful.discard(key)
         if done.cancelled() or done.exception() is not None:
             self._holdings.forget(key)
+            if is_doubtful:
+                self._forget((key,))
         elif key in self._holdings:
             self._tell_blobs(stored=(key,))
 
@@ -520,9 +533,15 @@ class Node:
         if self.on_blobs is not None:
             self.on_blobs(self, stored, dropped)
 
-    def stop_task(self, task: int, *, recall: bool = False) -> bool:
-        """Stop a task; False if it had not been sent yet, and now never will be."""
+    def stop_task(self, task: int, *, recall: bool = False, as_is: bool = False) -> bool:
+        """Stop a task; False if it had not been sent yet, and now never will be.
+
+        Args:
+            as_is: whether its caller, who may go on now, may change what is on its way for it.
+        """
         if task in self._unsent:
+            if as_is:
+                self._doubtful |= self._unsent_keys[task] & self._arriving.keys()
             self._settle_unsent(task, sent=False)
             return False
         self.tell(Cancel(task, recall))

@@ -574,7 +574,9 @@ class Pool:
 
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
-        if node is not None and not node.stop_task(task, recall=recall):
+        work = self._works.get(task)
+        as_is = work is not None and work.as_is and not recall
+        if node is not None and not node.stop_task(task, recall=recall, as_is=as_is):
             if outcome == "cancelled":
                 self._arrived[task] = Arrived(NOTHING_LEFT)
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))

@@ -49,6 +49,15 @@ class Bell:
         _awake.setdefault(loop, _Awake()).add(waiting)
         return waiting
 
+    async def until(self, is_true: "Callable[[], object]") -> None:
+        """Wait until `is_true` says so: it is asked now, and whenever the bell is rung."""
+        while not is_true():
+            rung = self.rung()
+            if is_true():  # by now
+                rung.cancel()
+                return
+            await rung
+
 
 class _Awake:
     """Wakes the running loop now and then, while it has futures that are waited for."""

@@ -422,6 +422,7 @@ class Work:
         restores: the result that it makes again, which was lost.
         is_member: whether it is one of a broadcast, which has the same inputs for all.
         target: rank of the node that it is for; None for any.
+        as_is: whether what goes along is memory of the caller, and no copy of it.
     """
 
     code: PreparedCode
@@ -458,6 +459,7 @@ class Work:
     restores: "LeftResult | None" = None
     is_member: bool = False
     target: int | None = None
+    as_is: bool = False
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":

@@ -4,7 +4,7 @@ import logging
 from typing import NamedTuple
 
 from skyward import events
-from skyward.words import joined
+from skyward.words import count_text, joined
 
 __all__ = ["LOGGED", "SHOWN", "Line", "line_of"]
 
@@ -70,15 +70,15 @@ def _text(event: events.BaseEvent) -> str:
         case events.PoolRequesting():
             return "looking for offers"
         case events.PoolProvisioning(provider=provider, nodes=nodes):
-            return f"starting {_nodes(nodes)} ({provider})"
+            return f"starting {count_text(nodes)} ({provider})"
         case events.PoolReady(nodes=nodes, elapsed=elapsed):
-            return f"ready with {_nodes(nodes)} after {seconds(elapsed)}"
+            return f"ready with {count_text(nodes)} after {seconds(elapsed)}"
         case events.PoolFailed(error=error, reason=reason):
             return f"could not be opened: {error}: {reason}"
         case events.PoolStopping():
             return "closing"
         case events.PoolClosed(elapsed=elapsed, done=done, failed=failed, spent=spent):
-            tasks = f"{_many(done, 'task')} done" + (f", {failed} failed" if failed else "")
+            tasks = f"{count_text(done, 'task')} done" + (f", {failed} failed" if failed else "")
             return f"closed after {seconds(elapsed)}: {tasks}" + (f", {money(spent)}" if spent else "")
         case events.PoolNote(text=text):
             return text
@@ -107,7 +107,7 @@ def _of_node(event: events.NodeEvent) -> str:
         case events.NodePhaseCompleted(phase=phase, elapsed=elapsed):
             return f"completed phase {phase!r} in {seconds(elapsed)}"
         case events.NodeReady(elapsed=elapsed, ready=ready, wanted=wanted):
-            return f"is ready after {seconds(elapsed)} ({ready} of {_nodes(wanted)})"
+            return f"is ready after {seconds(elapsed)} ({ready} of {count_text(wanted)})"
         case events.NodeDraining():
             return "is draining"
         case events.NodeDrainCancelled():
@@ -140,14 +140,6 @@ def _of_task(event: events.TaskEvent) -> str:
             return f"timed out on node {node}"
         case _:
             return type(event).__name__
-
-
-def _nodes(count: int) -> str:
-    return _many(count, "node")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def seconds(elapsed: float) -> str:

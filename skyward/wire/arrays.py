@@ -148,11 +148,11 @@ def shared_views(arrays: Iterable[Any]) -> list[dict[int, View]]:
     return [
         _group(members)
         for members in _overlapping(extents)
-        if len(members) > 1 or (members and may_overlap_itself(members[0][1]))
+        if len(members) > 1 or (members and _may_overlap_itself(members[0][1]))
     ]
 
 
-def may_overlap_itself(array: Any) -> bool:
+def _may_overlap_itself(array: Any) -> bool:
     """Return whether elements of `array` could share memory with one another."""
     if array.flags.forc:
         return False

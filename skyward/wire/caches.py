@@ -4,6 +4,9 @@ Where other functions travel by value these do too, with an empty cache. On a no
 the life of the worker process: that is how a script keeps a model or a connection on purpose. A cache that a call could
 change by other means than calling it is not kept: its function has a cache of its own in each call, as it has globals
 of its own.
+
+In a cell, a function of the notebook has an empty cache, and what the cell puts there stays behind. What clears it on
+the node clears the notebook's.
 """
 
 import threading
@@ -14,7 +17,10 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.wire.versions import note_version
 
-__all__ = ["Caches", "attributes_of_cached", "is_found_by_name", "reduce_cached", "restore_cached"]
+__all__ = [
+    *("Caches", "attributes_of_cached", "clear_cache", "is_found_by_name", "reduce_cached", "restore_cached"),
+    *("was_cleared", "watch_clearing"),
+]
 
 _MADE_HERE = ("__wrapped__", "cache_parameters")
 
@@ -36,12 +42,18 @@ class Caches:
             return known[1]
 
 
-def reduce_cached(function: Any, make: Callable[..., Any], version: str | None) -> Any:
-    """Return how to rebuild a cached function: by a call of `make`; NotImplemented where it is found by its name."""
+def reduce_cached(function: Any, make: Callable[..., Any], more: object) -> Any:
+    """Return how to rebuild a cached function: by a call of `make`; NotImplemented where it is found by its name.
+
+    Args:
+        function: it.
+        make: takes what it wraps, the parameters of its cache, its name, and `more`.
+        more: see `make`.
+    """
     if is_found_by_name(function):
         return NotImplemented
     name = f"{function.__module__}.{function.__qualname__}"
-    arguments = (function.__wrapped__, function.cache_parameters(), name, version)
+    arguments = (function.__wrapped__, function.cache_parameters(), name, more)
     return make, arguments, attributes_of_cached(function), None, None, restore_cached
 
 
@@ -53,9 +65,41 @@ def is_found_by_name(function: Any) -> bool:
 
 def attributes_of_cached(function: Any) -> dict[str, Any]:
     """Return what the user has set on a cached function."""
-    return {name: value for name, value in vars(function).items() if name not in _MADE_HERE}
+    return {
+        name: value
+        for name, value in vars(function).items()
+        if name not in _MADE_HERE and not isinstance(value, _Clearing)
+    }
 
 
 def restore_cached(function: Any, attributes: dict[str, Any]) -> None:
     """Set what the user has set on a cached function. Called by pickles."""
     vars(function).update(attributes)
+
+
+class _Clearing:
+    """The method `cache_clear` of a function, which notes that it was called."""
+
+    def __init__(self, function: Any) -> None:
+        self._clear = function.cache_clear
+        self.is_done = False
+
+    def __call__(self) -> None:
+        self.is_done = True
+        self._clear()
+
+
+def watch_clearing(function: Any) -> None:
+    """Note from now on whether the cache of `function` is cleared."""
+    function.cache_clear = _Clearing(function)
+
+
+def was_cleared(function: Any) -> bool:
+    """Return whether the cache of a function that is watched was cleared."""
+    noted = vars(function).get("cache_clear")
+    return isinstance(noted, _Clearing) and noted.is_done
+
+
+def clear_cache(function: Any) -> None:
+    """Clear the cache of a function, whatever the user has set on it."""
+    type(function).cache_clear(function)

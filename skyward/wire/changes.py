@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from skyward.wire.arrays import is_array
 from skyward.wire.contents import (
+    STRUCTURE,
     Contents,
     all_attributes,
     attributes_in,
@@ -47,7 +48,7 @@ _BY_VALUE = frozenset({int, str, bytes, bool, type(None)})
 _NUMBERS = frozenset({float, complex})
 _COPIED = frozenset({list, tuple, dict})
 _LATE = frozenset({"pairs", "members"})
-_LATE_CONTENTS = frozenset({"dict", "set", "weak"})
+_LATE_CONTENTS = frozenset({"dict", "set", "weak", "filled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,11 @@ class Comparison:
             if one.form == "set" and all(map(is_plain, one.parts)) and all(map(is_plain, other.parts)):
                 there, then = set(one.parts), set(other.parts)
                 return (Change("members", ([*(there - then)], [*(then - there)]), None),)
-            if one.form in ("class", "module"):
-                return (self._pairs("attributes", one.parts, other.parts),)
+            if one.form == "module" or (one.form == "class" and self._same_structure(one.parts, other.parts)):
+                new, old = (
+                    {name: part for name, part in each.parts.items() if name not in STRUCTURE} for each in (one, other)
+                )
+                return (self._pairs("attributes", new, old),)
             if one.form == "state" and (found := self._of_state(now, one.parts, other.parts)) is not None:
                 return found
         return (Change("whole", one, Opaque(None) if other is None else self.stands_for([other.parts])),)
@@ -277,11 +281,14 @@ class Comparison:
         old = [self.stands_for(before[key]) if key in before else _Absent() for key in (*removed, *changed)]
         return Change(form, (removed, changed, [now[key] for key in changed], order), old)
 
+    def _same_structure(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        return all(self.same(one.get(name), other.get(name)) for name in STRUCTURE)
+
     def _of_state(self, now: Any, one: Any, other: Any) -> tuple[Change, ...] | None:
         """The changes of an object that is rebuilt from attributes, items and pairs; None of any other one."""
         kind, _, state, items, pairs, setter = one
         kind_before, _, state_before, items_before, pairs_before, _ = other
-        if setter is not None or hasattr(now, "__setstate__") or not self.same(kind, kind_before):
+        if setter is not None or hasattr(type(now), "__setstate__") or not self.same(kind, kind_before):
             return None
         found = []
         attributes, old = _attributes(state), _attributes(state_before)

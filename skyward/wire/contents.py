@@ -4,6 +4,7 @@ A cell that changes an object of the notebook changes a copy of it on the node. 
 the original, so that whoever else refers to that sees the change, as if the cell had run in the notebook.
 """
 
+import abc
 import array
 import collections
 import copyreg
@@ -29,35 +30,31 @@ from cloudpickle import cloudpickle as inner
 from skyward.kept import Kept
 from skyward.shelf import stand_in
 from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
-from skyward.wire.caches import attributes_of_cached, is_found_by_name, restore_cached
+from skyward.wire.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
+from skyward.wire.containers import CONTAINERS, Filling, filling_of, is_own_dict, refill
+from skyward.wire.enums import attributes_of_members, is_machinery, restore_members
 from skyward.wire.exceptions import Parts, parts_of_exception, refill_exception, restore_exception
+from skyward.wire.greedy import reduced_of
 from skyward.wire.library_settings import LibrarySettings
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
+from skyward.wire.typed import TYPING
 
 __all__ = [
-    *(
-        "OF_FUNCTIONS",
-        "Contents",
-        "Layout",
-        "all_attributes",
-        "attributes_in",
-        "behind_proxy",
-        "contents_of",
-        "is_fixed",
-    ),
-    *("is_plain", "is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt", "remove_attribute"),
-    *("set_attribute", "set_attributes", "unlock"),
+    *("OF_FUNCTIONS", "STRUCTURE", "Contents", "Layout", "all_attributes", "attributes_in", "behind_proxy"),
+    *("contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt"),
+    *("registered_with", "remove_attribute", "set_attribute", "set_attributes", "unlock"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
-    | {types.CodeType, re.Pattern, types.GenericAlias, types.UnionType}
+    | {types.CodeType, re.Pattern}
     | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
     | {datetime.timedelta, datetime.timezone}
 )
 _NAMED = (pathlib.PurePath, enum.Enum, Memory)
 _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
+_ANNOTATIONS = frozenset({types.GenericAlias, types.UnionType})
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
@@ -71,6 +68,11 @@ OF_FUNCTIONS = (
 )
 """What can be set on any function, beside its annotations and attributes of its own."""
 _MISSING = object()
+_BASES, _REGISTERED, _NAMES = "__bases__", "register()", "__name__"
+"""Names among the attributes of a class for what is none of them."""
+
+_never_finalized: list[object] = []
+"""Objects whose `__del__` must not run, because others have taken over what they contain."""
 
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
@@ -119,6 +121,8 @@ def is_fixed(value: Any) -> bool:
         return is_found_by_name(value)
     if kind is types.ModuleType:
         return sys.modules.get(value.__name__) is value
+    if kind in _ANNOTATIONS:
+        return all(map(is_fixed, _annotated(value)))
     if kind is types.BuiltinFunctionType:
         return isinstance(value.__self__, (types.ModuleType, type, type(None)))
     known = _fixed.get(kind)
@@ -145,6 +149,10 @@ def parts_of(value: Any) -> Iterable[Any] | None:
     kind = type(value)
     if isinstance(value, (tuple, frozenset)):
         return value
+    if isinstance(value, TYPING):
+        return ()
+    if kind in _ANNOTATIONS:
+        return _annotated(value)
     if kind is types.MethodType:
         return (value.__self__, value.__func__)
     if isinstance(value, _WRAPPERS):
@@ -156,6 +164,10 @@ def parts_of(value: Any) -> Iterable[Any] | None:
     if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
         return (value.bit_generator,)
     return None
+
+
+def _annotated(value: Any) -> tuple[Any, ...]:
+    return (getattr(value, "__origin__", None), *value.__args__)
 
 
 def behind_proxy(proxy: Any) -> Any:
@@ -207,13 +219,15 @@ def contents_of(value: Any) -> Contents | None:
         settings = {name: getattr(value, name) for name in OF_FUNCTIONS}
         return Contents("function", (settings, dict(value.__annotations__), dict(value.__dict__)))
     if kind is CACHED:
-        return Contents("cached", attributes_of_cached(value))
+        return Contents("cached", (attributes_of_cached(value), was_cleared(value)))
     if kind in _WEAK:
         return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
     if kind is types.ModuleType:
         return Contents("module", _variables_of(value))
     if isinstance(value, type):
-        return None if issubclass(value, enum.Enum) else Contents("class", of_user(vars(value)))
+        if issubclass(value, enum.Enum):
+            return Contents("enum", (_attributes_of(value), attributes_of_members(value)))
+        return Contents("class", _attributes_of(value) | _structure_of(value))
     if isinstance(value, BaseException):
         return Contents("exception", parts_of_exception(value))
     if is_inside_frame(kind) or kind in cloudpickle.Pickler.dispatch_table:
@@ -231,17 +245,17 @@ def _state_of(value: Any) -> Contents | None:
     """Return what `value` would be rebuilt from, if that does not take a new object."""
     if _is_tensor(value):
         return Contents("tensor", (value.data, value.grad))
-    reduced = value.__reduce_ex__(5)
+    if isinstance(value, CONTAINERS) and (filling := filling_of(value)) is not None:
+        return Contents("filled", (_class_of(value), filling))
+    reduced = reduced_of(value)
     if isinstance(reduced, str):
         return None
     make, _, *rest = reduced
     state, items, pairs, setter = (*rest, None, None, None, None)[:4]
     if type(state) is dict or type(state) is list:
         state = state.copy()  # it may be the object's own
-    is_new = make in _NEW or isinstance(value, (list, dict, set, frozenset, collections.deque))
-    if isinstance(value, (set, collections.deque)):
-        items = list(value)
-    if not is_new and (state is None or not hasattr(value, "__setstate__")):
+    is_new = make in _NEW or isinstance(value, (list, dict, frozenset))
+    if not is_new and (state is None or not hasattr(type(value), "__setstate__")):
         is_python = all(
             base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
         )
@@ -263,6 +277,30 @@ def _is_tensor(value: object) -> bool:
 
 def _variables_of(module: types.ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def _attributes_of(kind: type) -> dict[str, Any]:
+    """Return what the user has put into a class."""
+    found = of_user(vars(kind))
+    if issubclass(kind, enum.Enum):
+        return {name: value for name, value in found.items() if not is_machinery(kind, name)}
+    return found
+
+
+STRUCTURE = frozenset({_BASES, _REGISTERED, _NAMES})
+"""The keys in the contents of a class that are no attributes."""
+
+
+def _structure_of(kind: type) -> dict[str, Any]:
+    return {_BASES: kind.__bases__, _REGISTERED: registered_with(kind), _NAMES: (kind.__name__, kind.__qualname__)}
+
+
+def registered_with(kind: type) -> tuple[type, ...]:
+    """Return the classes that are registered as subclasses of an abstract one."""
+    if not isinstance(kind, abc.ABCMeta):
+        return ()
+    found = (reference() for reference in abc._get_dump(kind)[0])  # type: ignore[attr-defined]  # typeshed leaves it out
+    return tuple(each for each in found if each is not None)
 
 
 def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -393,11 +431,14 @@ def _put_function(value: types.FunctionType, parts: tuple[dict[str, Any], dict[s
     value.__dict__.update(attributes)
 
 
-def _put_cached(value: Any, parts: dict[str, Any]) -> None:
-    """What is in the cache stays as it is."""
-    for name in attributes_of_cached(value).keys() - parts.keys():
+def _put_cached(value: Any, parts: tuple[dict[str, Any], bool]) -> None:
+    """What is in the cache stays as it is, unless the other one's was cleared."""
+    attributes, cleared = parts
+    for name in attributes_of_cached(value).keys() - attributes.keys():
         delattr(value, name)
-    restore_cached(value, parts)
+    restore_cached(value, attributes)
+    if cleared:
+        clear_cache(value)
 
 
 def _put_weak(value: Any, parts: list[Any]) -> None:
@@ -406,7 +447,26 @@ def _put_weak(value: Any, parts: list[Any]) -> None:
 
 
 def _put_class(value: type, parts: dict[str, Any]) -> None:
-    for name in of_user(vars(value)).keys() - parts.keys() - _OF_ALL_CLASSES:
+    bases, registered = parts.pop(_BASES, value.__bases__), parts.pop(_REGISTERED, ())
+    if value.__bases__ != bases:
+        value.__bases__ = bases
+    names = parts.pop(_NAMES, None)
+    if names is not None and names != (value.__name__, value.__qualname__):
+        value.__name__, value.__qualname__ = names
+    _put_class_attributes(value, parts)
+    for each in registered:
+        if each not in registered_with(value):
+            value.register(each)  # type: ignore[attr-defined]  # of an abstract class
+
+
+def _put_enum(value: Any, parts: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
+    attributes, members = parts
+    _put_class_attributes(value, attributes)
+    restore_members(value, members)
+
+
+def _put_class_attributes(value: type, parts: dict[str, Any]) -> None:
+    for name in _attributes_of(value).keys() - parts.keys() - _OF_ALL_CLASSES:
         delattr(value, name)
     for name, part in parts.items():
         if value.__dict__.get(name, _MISSING) is not part:
@@ -426,6 +486,8 @@ def _put_tensor(value: Any, parts: tuple[Any, Any]) -> None:
 def _put_remade(value: Any, reduced: tuple[Any, ...]) -> None:
     """Let `value` take over the attributes of the object that its type makes."""
     new = rebuilt(reduced)
+    if hasattr(new, "__del__"):
+        _never_finalized.append(new)
     value.__dict__.clear()
     value.__dict__.update(vars(new))
 
@@ -437,20 +499,28 @@ def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple
     kind = type(value)
     if setter is not None:
         setter(value, state)
-    elif hasattr(value, "__setstate__"):
+    elif hasattr(type(value), "__setstate__"):
         _restate(value, state, is_blank=is_new)
     else:
         _put_attributes(value, state, is_all=getattr(kind, "__getstate__", None) is object.__getstate__)
     if isinstance(value, list):
         list.clear(value)
         list.extend(value, items)
-    if isinstance(value, set):
-        _put_set(value, items)
-    if isinstance(value, collections.deque):
-        collections.deque.clear(value)
-        collections.deque.extend(value, items)
     if isinstance(value, dict):
         _put_dict(value, pairs)
+
+
+def _put_filled(value: Any, parts: tuple[type | None, Filling]) -> None:
+    kind, (items, factory, state, is_own) = parts
+    if kind is not None and type(value) is not kind:
+        value.__class__ = kind
+    if is_own or is_own_dict(value):
+        value.__dict__ = value if is_own else {}
+    refill(value, items, factory)
+    if hasattr(type(value), "__setstate__"):
+        _restate(value, state, is_blank=True)
+    elif not is_own:
+        _put_attributes(value, state, is_all=getattr(type(value), "__getstate__", None) is object.__getstate__)
 
 
 def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
@@ -484,7 +554,7 @@ def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
     in_slots: dict[str, Any] | None = None
     if isinstance(state, tuple) and len(state) == 2:
         state, in_slots = state
-    if hasattr(value, "__dict__"):
+    if type(value).__dictoffset__:
         if is_all:
             value.__dict__.clear()
         value.__dict__.update(state or {})
@@ -529,7 +599,7 @@ def _is_python(kind: type) -> bool:
 def all_attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object, those in slots among them."""
     slots = {name: getattr(value, name) for name in _slots_of(type(value)) if hasattr(value, name)}
-    return {**getattr(value, "__dict__", {}), **slots}
+    return {**(value.__dict__ if type(value).__dictoffset__ else {}), **slots}
 
 
 def set_attribute(value: Any, name: str, part: Any) -> None:
@@ -588,8 +658,10 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "cached": _put_cached,
     "weak": _put_weak,
     "class": _put_class,
+    "enum": _put_enum,
     "module": _put_module,
     "remade": _put_remade,
     "tensor": _put_tensor,
     "state": _put_state,
+    "filled": _put_filled,
 }

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -35,11 +36,15 @@ from skyward.kept import noting
 from skyward.shelf import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.blame import not_picklable
+from skyward.wire.caches import reduce_cached, was_cleared, watch_clearing
 from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put_contents, rebuilt, set_attributes
+from skyward.wire.enums import restore_members
+from skyward.wire.identities import NanKeys, has_nan, nan_of
 from skyward.wire.modules import imported_by, local_modules
 from skyward.wire.payload import Buffer, Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
+from skyward.wire.stateless import CACHED
 
 __all__ = [
     *("Nested", "Shared", "Side", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
@@ -130,6 +135,7 @@ class Shared:
         inside: arrays inside frames of pandas, which do not either.
         uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
+        files: what the code of its functions says that it is from.
         functions: the functions of the namespace that it contains.
     """
 
@@ -142,6 +148,7 @@ class Shared:
     inside: Sequence[Any] = ()
     uses: Collection[str] = ()
     memo: Any = None
+    files: frozenset[str] = frozenset()
     functions: Sequence[FunctionType] = ()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
@@ -171,20 +178,23 @@ def pack_shared(
     Raises:
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
     """
-    buffers: list[pickle.PickleBuffer] = []
-    sink = io.BytesIO()
     if (here := stand_in(value)) is not None:
         value = here
-    make = _PicklerOfKept if keeps_containers() else _Pickler
-    pickler = make(sink, side, buffers.append, whole, views)
-    if seeds:
-        pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
-    try:
-        with noting() as kept:
-            pickler.dump(value)
-    except Exception as error:
-        raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
-    packed = Packed(sink.getvalue(), tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
+    for make in (_SlowPickler,) if keeps_containers() else (_Pickler, _SlowPickler):
+        buffers: list[pickle.PickleBuffer] = []
+        sink = io.BytesIO()
+        pickler = make(sink, side, buffers.append, whole, views)
+        if seeds:
+            pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
+        try:
+            with noting() as kept:
+                pickler.dump(value)
+        except Exception as error:
+            raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
+        data = sink.getvalue()
+        if not has_nan(data):
+            break
+    packed = Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
     return Shared(
         packed,
         frozenset(pickler.needs),
@@ -195,6 +205,7 @@ def pack_shared(
         list(pickler.inside.values()),
         pickler.uses,
         pickler.memo,
+        frozenset(pickler.files),
         pickler.functions,
     )
 
@@ -326,8 +337,6 @@ def _at(side: Side) -> Iterator[None]:
 
 
 class _Pickler(Pickler):
-    keeps_caches = False  # its functions see what the cell binds, which is another thing in each cell
-
     def __init__(
         self,
         sink: io.BytesIO,
@@ -349,6 +358,7 @@ class _Pickler(Pickler):
         self.arrays: list[Any] = []
         self.apart: list[Any] = []
         self.inside: dict[int, Any] = {}
+        self.files: set[str] = set()
         self.functions: list[FunctionType] = []
 
     def reducer_override(self, obj: Any) -> Any:
@@ -386,8 +396,11 @@ class _Pickler(Pickler):
             self.modules.add(module)
             if by_name:
                 return NotImplemented  # by reference
+        if type(obj) is CACHED:
+            return reduce_cached(obj, _make_cached, was_cleared(obj))
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
+            self.files.add(obj.__code__.co_filename)
             if self._side.is_home:
                 self.uses |= imported_by(obj.__code__)
             return self._function(obj, reduced)
@@ -429,6 +442,12 @@ class _Pickler(Pickler):
         slots = {**slots, "__globals__": {}, "__closure__": None}
         return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
 
+    def reduce_sentinel(self, module: str, name: str) -> tuple[Any, ...]:
+        """Return how to find a sentinel that is a variable of a module."""
+        if module in self._local:
+            self.modules.add(module)
+        return super().reduce_sentinel(module, name)
+
     def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return how to rebuild a class on the other side."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
@@ -469,18 +488,29 @@ class _Numbering(_Pickler):
         return self.number_of(obj)
 
 
-class _PicklerOfKept(_Pickler):
-    """Pickles the handles of kept containers: `reducer_override` is not asked for those."""
+class _SlowPickler(_Pickler):
+    """Keeps the identities of NaN, and pickles handles of kept containers: `reducer_override` is not asked for those.
+
+    It is slower: there is a call for each object.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._key_of = NanKeys().of
+        self._keeps = keeps_containers()
 
     def persistent_id(self, obj: Any) -> Any:
-        return stand_in(obj) if type(obj) in CONTAINERS else None
+        kind = type(obj)
+        if kind is float:
+            return self._key_of(obj) if obj != obj else None
+        return stand_in(obj) if self._keeps and kind in CONTAINERS else None
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what `_PicklerOfKept` wrote, too."""
+    """Reads what `_SlowPickler` wrote, too."""
 
     def persistent_load(self, pid: Any) -> Any:
-        return pid
+        return nan_of(pid) if isinstance(pid, str) else pid
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
@@ -535,6 +565,13 @@ def _with_cause(error: BaseException, cause: BaseException, is_context: bool) ->
 def _process_wide(name: str) -> Any:
     found = object_named(name)
     return type(found)() if _side.get().is_trial else found
+
+
+def _make_cached(wrapped: Callable[..., Any], parameters: dict[str, Any], _: str, __: bool) -> Any:
+    function = lru_cache(**parameters)(wrapped)
+    if not _side.get().is_home:
+        watch_clearing(function)
+    return function
 
 
 def _make_cell() -> CellType:
@@ -609,10 +646,12 @@ def _restore_class(kind: type, state: Any) -> None:
     if id(kind) in side.unfinished:
         side.unfinished.discard(id(kind))
         inner._class_setstate(kind, state)
+        restore_members(kind, state[1])
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
         if issubclass(kind, Enum):  # its members stay, and stay the same
             inner._class_setstate(kind, state)
+            restore_members(kind, state[1])
             return
         put_contents(kind, Contents("class", of_user(state[0])))
 

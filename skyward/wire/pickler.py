@@ -1,9 +1,10 @@
 """The pickler of everything that travels: cloudpickle, with what it does not do.
 
 - Classes with `__slots__` keep them.
+- Containers of classes with methods of their own are rebuilt as they are (`skyward.wire.containers`).
 - Exceptions are rebuilt without a call of their `__init__` (`skyward.wire.exceptions`).
+- Type aliases, type variables and `NewType` travel by value where other objects do (`skyward.wire.typed`).
 - Functions of `functools.lru_cache` travel by value where other functions do (`skyward.wire.caches`).
-- Type aliases and type parameters travel by value where classes do (`skyward.wire.type_names`).
 - A local module that travels by value, and its functions, share one set of globals on the node, as they do here.
 - A class that comes home is the class that left, unchanged. On a node each call has classes of its own, but for those
   that no call can change, which are shared (`skyward.wire.stateless`).
@@ -15,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from pickle import PickleBuffer
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
@@ -27,10 +29,14 @@ from skyward.errors import PayloadError
 from skyward.shelf import stand_in
 from skyward.taskvar import TaskVar
 from skyward.wire.caches import Caches, reduce_cached
+from skyward.wire.containers import CONTAINERS, reduce_container
+from skyward.wire.enums import reduce_enum, restore_members
 from skyward.wire.exceptions import reduce_exception
+from skyward.wire.greedy import reduce_greedy
+from skyward.wire.identities import Sentinels, the_sentinel
 from skyward.wire.sharing import SharedClasses
 from skyward.wire.stateless import CACHED
-from skyward.wire.type_names import TYPE_NAMES, reduce_type_name
+from skyward.wire.typed import TYPING, reduce_typing
 from skyward.wire.versions import note_version, version_of
 
 __all__ = ["CallScope", "Pickler", "decoding_for", "track_classes_by_call"]
@@ -126,17 +132,13 @@ def track_classes_by_call() -> None:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
-    """Pickles with protocol 5; buffers go to `collect`.
-
-    Attributes:
-        keeps_caches: whether the caches of functions are kept on the node between calls.
-    """
-
-    keeps_caches = True
+    """Pickles with protocol 5; buffers go to `collect`."""
 
     def __init__(self, sink: io.BytesIO, collect: Callable[[PickleBuffer], object] | None = None) -> None:
         super().__init__(sink, protocol=5, buffer_callback=collect)
         self._copies: dict[int, _Copy] = {}
+        self._sentinels = Sentinels()
+        self._aliases: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented for pickle's own way."""
@@ -145,9 +147,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         if isinstance(obj, BaseException):
             return reduce_exception(obj)
         if type(obj) is CACHED:
-            return reduce_cached(obj, _make_cached, version_of(obj) if self.keeps_caches else None)
-        if isinstance(obj, TYPE_NAMES):
-            return reduce_type_name(obj)
+            return reduce_cached(obj, _make_cached, version_of(obj))
         if isinstance(obj, io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
             raise TypeError("cannot pickle an open file")  # cloudpickle would send a copy of its content
         if isinstance(obj, ModuleType):
@@ -156,9 +156,18 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             self._share_globals(obj)
         if isinstance(obj, (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)):
             return type(obj), (dict(obj),)  # as cloudpickle does for a WeakSet; `singledispatch` has one
+        if isinstance(obj, CONTAINERS) and (filled := reduce_container(obj)) is not None:
+            return filled
+        if (by_class := reduce_greedy(obj)) is not None:
+            return by_class
+        if isinstance(obj, TYPING):
+            return reduce_typing(obj, self._aliases)
+        if (place := self._sentinels.place_of(obj)) is not None:
+            return self.reduce_sentinel(*place)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
-            return self.reduce_class(obj, _with_slots(obj, reduced))
+            whole = reduce_enum(obj, reduced) if issubclass(obj, Enum) else _with_slots(obj, reduced)
+            return self.reduce_class(obj, whole)
         return reduced
 
     def _reduce_module(self, module: ModuleType) -> Any:
@@ -178,6 +187,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         names = ("__package__", "__path__", "__file__")
         found = {name: value for name, value in vars(module).items() if name in names}
         return self._copies.setdefault(id(module), _Copy(module.__name__, found))
+
+    def reduce_sentinel(self, module: str, name: str) -> tuple[Any, ...]:
+        """Return how to find a sentinel that is a variable of a module."""
+        return the_sentinel, (module, name)
 
     def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return how to rebuild a class that travels by value, given how cloudpickle would."""
@@ -264,6 +277,7 @@ def _restore_class(kind: type, state: Any) -> None:
     if version is _COMPLETE:
         return
     inner._class_setstate(kind, state)
+    restore_members(kind, state[1])
     if version is not None:
         note_version(kind, version)
     _unfinished.pop(kind, None)  # last: until then, other threads that read the class complete it as well

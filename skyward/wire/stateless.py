@@ -182,7 +182,8 @@ class _Survey:
             return False
         own = {name: value for name, value in kind.__dict__.items() if name not in OF_CLASSES}
         if issubclass(kind, Enum):
-            if not self._all_fixed(member.value for member in kind.__members__.values()):
+            members = kind.__members__.values()
+            if not self._all_fixed(value for member in members for value in vars(member).values() if value is not kind):
                 return False
             own = {
                 name: value for name, value in own.items() if not (name in kind.__members__ or _is_of_enum(name, value))

@@ -8,16 +8,17 @@ import types
 from bisect import bisect_right
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.arrays import is_array
-from skyward.wire.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of
+from skyward.wire.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of, registered_with
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test, title_of
+from skyward.worker.finalizers import Departing
 from skyward.worker.written import Watch, address_of, watch
 
 __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
@@ -54,6 +55,7 @@ class Part:
         other: of one that was opened only to compare with it, the side on which it is.
         fresh: the part opened once more, if it was.
         is_reopened: whether that was tried.
+        departing: takes the objects that must not be finalized on the node.
     """
 
     roots: tuple[Root, ...]
@@ -65,6 +67,7 @@ class Part:
     other: Side | None = None
     fresh: "Part | None" = None
     is_reopened: bool = False
+    departing: Departing = field(default_factory=Departing)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -81,6 +84,7 @@ class Part:
     def open(self, side: Side) -> None:
         """Unpack the values, and note how they are."""
         value, memo = unpack_tracked(self.packed, side)
+        self.departing.add(side, lambda: memo.copy().values())
         if self.memo is not None:
             return  # a class in it needed another one, which needed the class: it was opened meanwhile
         self.memo = memo
@@ -156,7 +160,7 @@ class Part:
         """
         if not self.is_reopened:
             self.is_reopened = True
-            fresh = Part(self.roots, self.packed)
+            fresh = Part(self.roots, self.packed, departing=self.departing)
             fresh.other = side.without(self.keys)
             with suppress(Exception):  # code of the user runs there, which did well before
                 fresh.open(fresh.other)
@@ -204,10 +208,16 @@ class Memory:
 
 
 class Captured:
-    """The parts of a cell."""
+    """The parts of a cell.
+
+    Attributes:
+        parts: they.
+        departing: what must not be finalized on the node; `release` it when the cell has ended.
+    """
 
     def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
-        self.parts = [Part(each, one) for each, one in zip(roots, packed, strict=True)]
+        self.departing = Departing()
+        self.parts = [Part(each, one, departing=self.departing) for each, one in zip(roots, packed, strict=True)]
 
     @property
     def titles(self) -> set[str]:
@@ -242,13 +252,33 @@ class Captured:
             raise
         except Exception as error:
             name = next(iter(part.names), "a value")
-            raise PayloadError(
-                f"{name} cannot be read on node {node} ({type(error).__name__}: {error}); the node may have "
-                "another version of the package that it comes from. Pin the version with --pip, or make it on the node."
-            ) from error
+            what = f"{name} cannot be read on node {node} ({type(error).__name__}: {error})"
+            own = _raised_in(error, side)
+            if own:
+                why = (
+                    f"{own} raised that while a copy was made there. It is called before the attributes of the copy, "
+                    "and all names of the notebook, are there: have it do without them, or make the object in the cell."
+                )
+            else:
+                why = (
+                    "the node may have another version of the package that it comes from. "
+                    "Pin the version with --pip, or make it on the node."
+                )
+            raise PayloadError(f"{what}; {why}") from error
         for root, value in zip(part.roots, part.values, strict=True):
             for name in root.names:
                 side.namespace[name] = value
+
+
+def _raised_in(error: Exception, side: Side) -> str:
+    """The function of the notebook that raised `error`; empty if none did."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals is side.namespace:
+            found = trace.tb_frame.f_code.co_qualname
+        trace = trace.tb_next
+    return found
 
 
 def _layout_test(array: Any) -> Callable[[], bool]:
@@ -273,6 +303,7 @@ def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
 
 def _class_test(kind: type) -> Callable[[], bool] | None:
     before = of_user(vars(kind))
+    structure = _structure(kind)
     tests = []
     for value in before.values():
         parts = None if isinstance(value, types.FunctionType) else parts_of(value)
@@ -286,9 +317,15 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
     def test_class() -> bool:
         now = of_user(vars(kind))
         same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
-        return same and all(test() for test in tests)
+        return same and _structure(kind) == structure and all(test() for test in tests)
 
     return test_class
+
+
+def _structure(kind: type) -> tuple[object, ...]:
+    """What a class is beside its attributes."""
+    annotations = dict(vars(kind).get("__annotations__", ()))
+    return kind.__name__, kind.__qualname__, kind.__bases__, set(registered_with(kind)), annotations
 
 
 def _span(buffer: Any) -> tuple[int, int]:

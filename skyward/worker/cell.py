@@ -87,6 +87,7 @@ class CellRequest:
         keep: names whose values the node keeps, see `skyward.worker.keeping`.
         elsewhere: those of them to whose objects, or to objects in them, the notebook refers by other ways too.
         keep_for: seconds after their last use in which scaling down does not take the node.
+        texts: the sources of functions that go along, by the files that their code names.
     """
 
     source: str
@@ -108,6 +109,7 @@ class CellRequest:
     keep: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
+    texts: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class _Cell:
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
         self._surroundings: Surroundings | None = None
+        self._is_prepared = False
         self._used: list[Entry] = []
         self._forgotten = Forgotten()
 
@@ -205,13 +208,19 @@ class _Cell:
     @contextmanager
     def stoppable(self) -> Iterator[None]:
         """A context in which a cell that is told to stop leaves what it has bound by then."""
-        with among_cells(self.side, keeps=bool(self.request.keep)):
-            try:
-                yield
-            except Interrupted as stop:
-                if self._task is not None and self._task.leaves:
-                    stop.left = self._left
-                raise
+        leaves = False
+        try:
+            with among_cells(self.side, keeps=bool(self.request.keep)):
+                try:
+                    yield
+                except Interrupted as stop:
+                    leaves = self._task is not None and self._task.leaves
+                    if leaves:
+                        stop.left = self._left
+                    raise
+        finally:
+            if not leaves:
+                self._captured.departing.release()
 
     def raise_if_stopped(self, error: BaseException) -> None:
         """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
@@ -219,15 +228,18 @@ class _Cell:
             raise error if isinstance(error, Interrupted) else Interrupted() from None
 
     def _left(self) -> CellResult:
-        with as_main(self.namespace):
-            return self.result()
+        try:
+            with as_main(self.namespace):
+                return self.result()
+        finally:
+            self._captured.departing.release()
 
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
         request = self.request
         self.files.enter()
-        lines = request.source.splitlines(keepends=True)
-        linecache.cache[request.filename] = (len(request.source), None, lines, request.filename)
+        for file, text in {**(request.texts or {}), request.filename: request.source}.items():
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         program = build(request.source, request.filename)
         bundle = None if request.sources is None else request.sources.unpack()
         if bundle is not None:
@@ -241,6 +253,7 @@ class _Cell:
         opened_all(self.side, self._used)
         self._initial = dict(self.namespace)
         self._surroundings = Surroundings(request.source, bundle or {}, self.namespace, self._captured.titles)
+        self._is_prepared = True
         if self._task is not None:
             self._task.leaves = True
         return program
@@ -281,14 +294,39 @@ class _Cell:
         """An element as it travels: packed like every value of a cell, unless it is plain data."""
         if type(element) in _PLAIN:
             return element
-        return pack_shared(element, self.side, "the element").packed
+        return self._pack(element, "the element")
+
+    def _pack(self, value: Any, name: str) -> Packed:
+        shared = pack_shared(value, self.side, name)
+        self._captured.departing.add(self.side, lambda: (each for _, each in shared.objects().values()))
+        return shared.packed
 
     def result(self, error: BaseException | None = None) -> CellResult:
         """What the cell left behind."""
         request = self.request
-        kept, unkept = keep_names(request.keep, request.keep_for, self.side)
+        kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
         looked_at, held = look_again(self._used, self.side)
-        found = harvest(
+        found = self._harvest(kept, held) if self._is_prepared else Harvest()  # nothing has happened yet
+        found.failed.update(unkept)
+        note_classes(self.side)
+        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
+        found = replace(found, surroundings=changed, forgotten=self._forgotten)
+        if error is None:
+            return self._ended(found, None, self._moved(kept), looked_at)
+        error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)
+        failure = capture_failure(
+            error,
+            self.node,
+            lambda value: self._pack(value, "the exception"),
+            recorder_for(request.run, self.namespace, self.node, request.filename),
+        )
+        if self._task is not None:
+            self._task.raised = failure.type_name
+        return self._ended(found, failure, self._moved(kept), looked_at)
+
+    def _harvest(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> Harvest:
+        request = self.request
+        return harvest(
             self.side,
             self._captured,
             self._initial,
@@ -301,22 +339,6 @@ class _Cell:
             kept=kept,
             held=held,
         )
-        found.failed.update(unkept)
-        note_classes(self.side)
-        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
-        found = replace(found, surroundings=changed, forgotten=self._forgotten)
-        if error is None:
-            return self._ended(found, None, self._moved(kept), looked_at)
-        error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)
-        failure = capture_failure(
-            error,
-            self.node,
-            lambda value: pack_shared(value, self.side, "the exception").packed,
-            recorder_for(request.run, self.namespace, self.node, request.filename),
-        )
-        if self._task is not None:
-            self._task.raised = failure.type_name
-        return self._ended(found, failure, self._moved(kept), looked_at)
 
     def _ended(
         self,

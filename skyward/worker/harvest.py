@@ -151,6 +151,7 @@ class _Gathering:
         changed_names = tuple(name for each in changed for name in each.part.names)
         self._keep_within(bound, changed)
         together = self._together(bound, changed if self._in_place else [])
+        self._depart(bound, changed)
         self._support()
         for name in incidental:
             found.failed.pop(name, None)
@@ -314,6 +315,12 @@ class _Gathering:
                 self._leave(change.part, error.reason)
             return None
 
+    def _depart(self, bound: list[Bound], changed: list[Changed]) -> None:
+        """Note the objects that go home, which are not finalized here."""
+        going = [each.objects for each in bound if each.name not in self.found.failed]
+        going += (change.objects for change in changed)
+        self._captured.departing.add(self._side, lambda: (each for objects in going for _, each in objects.values()))
+
     def _note(self, each: Bound) -> None:
         if each.shared.needs:
             self.found.needs[each.name] = each.shared.needs
@@ -334,6 +341,7 @@ class _Gathering:
             each = self._packed(name)
             if each is not None:
                 found.supports[name] = each.shared.packed
+                self._depart([each], [])
                 waiting += each.shared.needs
 
 

@@ -16,7 +16,7 @@ from skyward.wire.contents import of_user
 from skyward.wire.sources import ModuleSource
 from skyward.worker.insides import Insides
 
-__all__ = ["Forgotten", "Variables", "first_variables", "install", "variables_of"]
+__all__ = ["Forgotten", "Variables", "first_variables", "install", "installed_names", "variables_of"]
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
@@ -114,6 +114,11 @@ class Forgotten:
 
 _finder = SourceFinder()
 _lock = Lock()
+
+
+def installed_names() -> frozenset[str]:
+    """Return the names of the local modules whose sources have come."""
+    return frozenset(_finder.modules)
 
 
 def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:

@@ -538,7 +538,7 @@ class Joint:
             return False
         if isinstance(value, type) and id(value) not in objects.classes:
             return False  # it came in another part
-        return self._keeps_itself(value)
+        return part not in self._changed or self._keeps_itself(value)
 
     def _in_use(self, objects: Objects) -> Iterable[tuple[int, Any]]:
         """The objects of a part that has not changed that are in use elsewhere."""

@@ -1,6 +1,9 @@
 """A task sees big arrays as they were when it was sent, however late it runs, on real nodes and in a real kernel."""
 
 import asyncio
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import skyward as sky
+from skyward.link.bulk import BulkLane
+from skyward.wire.messages import Blob
 from tests.local.kernel import started
 
 pytestmark = pytest.mark.local
@@ -100,6 +105,38 @@ def test_a_coroutine_that_goes_on_changes_nothing_for_the_task(one: sky.Compute,
 
 async def _awaited(future: "sky.TaskFuture[float]") -> float:
     return await future
+
+
+def test_what_was_on_its_way_when_the_wait_was_interrupted_is_not_taken_for_what_it_was(
+    one: sky.Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner may have changed it: the node forgets it."""
+    begun, go = threading.Event(), threading.Event()
+    original = BulkLane._exchange
+
+    def slowly(lane: BulkLane, verb: bytes, blob: Blob, view: memoryview | None = None) -> memoryview:
+        if view is not None and blob.size == ones.nbytes:
+            begun.set()
+            go.wait(30)
+        return original(lane, verb, blob, view)
+
+    def interrupt() -> None:
+        begun.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ones[:] = 2  # which the node does not have yet
+    monkeypatch.setattr(BulkLane, "_exchange", slowly)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        total(ones) >> one
+    thread.join()
+    again = total(ones) > one
+    ones[:] = 0
+    go.set()
+    assert again.result(30) == 2 * SIZE
+    ones[:] = 2
+    assert total(ones) >> one == 2 * SIZE
 
 
 def test_a_cell_in_the_background_sees_it_as_it_was(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import threading
 import pytest
 
 import skyward as sky
+from skyward.control import waking
+from skyward.control.waking import Bell
 from skyward.control.work import TaskFuture
 
 pytestmark = pytest.mark.unit
@@ -124,3 +126,25 @@ def test_a_cancel_while_the_result_is_set_comes_too_late() -> None:
     future.stop_with(lambda: None)
     future.set_result(5)
     assert future.result() == 5
+
+
+def test_a_bell_ends_a_wait_as_soon_as_it_is_true_and_leaves_nothing() -> None:
+    bell = Bell()
+    seen: list[int] = []
+
+    async def wait() -> None:
+        await bell.until(lambda: True)
+        asking = asyncio.create_task(bell.until(lambda: len(seen) == 2))
+        for number in range(2):
+            await asyncio.sleep(0)
+            assert not asking.done()
+            seen.append(number)
+            later(bell.ring).join()
+        await asking
+
+        asked = iter([False, True])
+        await bell.until(lambda: next(asked))  # it becomes so between the question and the wait
+        await asyncio.sleep(0)
+        assert waking._awake[asyncio.get_running_loop()]._timer is None
+
+    asyncio.run(wait())

@@ -170,3 +170,25 @@ def test_a_view_of_the_attributes_of_a_class(notebook: Notebook) -> None:
     notebook.local("class A:\n    __slots__ = ()\n    n = 1\nview = vars(A)\nxs = []")
     assert notebook.sky("xs.append(view['n'])\nA.n = 5") == []
     assert (notebook["xs"], notebook["A"].n) == ([1], 5)
+
+
+def test_a_cache_that_a_cell_clears_is_cleared_here(notebook: Notebook) -> None:
+    notebook.local(
+        "from functools import cache, lru_cache\nrate = 1\n"
+        "@lru_cache\ndef price(x): return x * rate\n"
+        "@cache\ndef other(x): return x * rate\n"
+        "class Shop:\n    @staticmethod\n    @cache\n    def tax(x): return x * rate\n"
+        "tables = {'price': price}\nprice(10), other(10), Shop.tax(10)"
+    )
+    assert notebook.sky("rate = 2\ntables['price'].cache_clear()\nShop.tax.cache_clear()\nthere = price(10)") == []
+    assert notebook["there"] == notebook["price"](10) == 20
+    assert notebook["Shop"].tax(10) == 20
+    assert notebook["other"](10) == 10
+
+
+def test_a_cached_function_that_a_cell_defines_and_clears(notebook: Notebook) -> None:
+    source = "from functools import cache\n@cache\ndef price(x): return x\nprice(1)\nprice.cache_clear()\nprice(2)"
+    assert notebook.sky(source) == []
+    assert notebook.sky("price.cache_clear()\nheld = [price]") == []
+    assert notebook["held"][0] is notebook["price"]
+    assert "cache_clear" not in vars(notebook["price"])

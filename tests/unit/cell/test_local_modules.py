@@ -1,5 +1,6 @@
 """Modules of the user's own: which they are, and how cells on a node import them."""
 
+import gc
 import importlib
 import itertools
 import json
@@ -251,6 +252,21 @@ def test_an_import_by_another_thread_disturbs_no_call(monkeypatch: pytest.Monkey
     with travelling_by_value():
         pass
     assert "just_imported_0" in modules._seen
+
+
+def test_copies_of_objects_of_a_local_module_are_not_finalized_on_the_node(
+    notebook: Notebook, write: Write, tmp_path: Path
+) -> None:
+    write(
+        "mine_final.py",
+        "class A:\n    def __init__(self, path): self.path = path\n"
+        "    def __del__(self):\n        with open(self.path, 'w'): pass\n",
+    )
+    notebook.names["folder"] = str(tmp_path)
+    notebook.local("from mine_final import A\na = A(folder + '/a')")
+    notebook.sky("a.n = 1\nb = A(folder + '/b')\nc = A(folder + '/c')\ndel c")
+    gc.collect()
+    assert [name for name in "abc" if (tmp_path / name).exists()] == ["c"]
 
 
 @pytest.mark.parametrize(
