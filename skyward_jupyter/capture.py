@@ -4,7 +4,6 @@ import builtins
 import difflib
 import linecache
 import os
-import re
 import sys
 import uuid
 import warnings
@@ -31,6 +30,7 @@ from skyward.words import joined, size_text
 from skyward.worker.cell import CellRequest, Root, run_cell, stream_cell
 from skyward.worker.program import PROVIDED
 from skyward_jupyter.cell import CellCode
+from skyward_jupyter.history import HISTORY
 from skyward_jupyter.kept import KeptValue, LazyModule
 from skyward_jupyter.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.manifest import Entry, Manifest
@@ -45,9 +45,6 @@ CAPTURE_LIMIT = 1 << 30
 _MOST_TEXT = 256 << 10
 """Characters of the sources of functions that go along with a cell."""
 _NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
-
-_HISTORY = re.compile(r"_+|_i+|_i?\d+|In|Out|_[iod]h")
-"""Names under which IPython keeps inputs and outputs."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +178,13 @@ def capture(
     packed = tuple(part.shared.packed for part in parts)
     apart = taking.apart
     taken = {name: value for name, value in local.items() if name in taking.taken}
-    originals = Originals([part.shared.memo for part in parts], taken, apart)
+    originals = Originals(
+        [part.shared.memo for part in parts],
+        taken,
+        apart,
+        [{name: each.value for each in part.values for name in each.names} for part in parts],
+        {name: user_ns[name] for name in (*taking.taken, *taking.modules, *code.deletes) if name in user_ns},
+    )
     notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 
@@ -291,7 +294,7 @@ class _Taking:
         explicit = code.withheld == "-i"
         for name in (*code.captures, *code.shadowing):
             if name in self.scope and not _is_machinery(name, self.scope[name]):
-                if not explicit and _HISTORY.fullmatch(name):
+                if not explicit and HISTORY.fullmatch(name):
                     raise UsageError(
                         f"{name} is part of the notebook's own history, which stays here. "
                         f"Give the value a name of its own, or take it along with `-i {name}`."
@@ -313,7 +316,7 @@ class _Taking:
                 )
             fresh = name not in done and name in self.user_ns and name not in given
             done.add(name)
-            if fresh and not _is_machinery(name, self.user_ns[name]) and not _HISTORY.fullmatch(name):
+            if fresh and not _is_machinery(name, self.user_ns[name]) and not HISTORY.fullmatch(name):
                 self._take(name, f"used by {user}")
 
     def _take_by_string(self, code: CellCode, given: Collection[str]) -> None:
@@ -322,7 +325,7 @@ class _Taking:
         while new := [name for name in sorted(self._words(code)) if name in self.scope and name not in tried]:
             tried.update(new)
             for name in new:
-                if not _is_machinery(name, self.scope[name]) and not _HISTORY.fullmatch(name):
+                if not _is_machinery(name, self.scope[name]) and not HISTORY.fullmatch(name):
                     self._take_if_possible(name, given)
 
     def _words(self, code: CellCode) -> set[str]:
@@ -355,7 +358,7 @@ class _Taking:
             return
         there = {*self.taken, *self.modules}
         others = (name for name, value in self.user_ns.items() if name not in there and not _is_machinery(name, value))
-        if all(name.startswith("_") or _HISTORY.fullmatch(name) for name in others):
+        if all(name.startswith("_") or HISTORY.fullmatch(name) for name in others):
             return
         for blind in (each for lookups in (code.lookups, *self._lookups) for each in lookups.blind):
             if not blind.unless or any(texts_in(self.scope.get(name)) is None for name in blind.unless):

@@ -1,13 +1,18 @@
 """The objects of the notebook that a cell took along, which take over what it changed in their copies."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from skyward.wire.changes import Likeness, Place, number_to_compare
+from skyward.wire.notebook import Side, digest_of
+
 __all__ = ["Originals", "not_shared"]
 
-
 _NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
+
+_MISSING = object()
 
 
 class Originals:
@@ -17,6 +22,8 @@ class Originals:
         memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
         local: the variables of the function in which the cell is, that it took along: nothing can be bound to them.
         apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
+        roots: of each pickle, its values by their names.
+        names: the values of names that the cell takes along or unbinds, as they were.
     """
 
     def __init__(
@@ -24,25 +31,71 @@ class Originals:
         memos: Sequence[Any] = (),
         local: Mapping[str, Any] = _NO_LOCALS,
         apart: Sequence[tuple[str, str]] = (),
+        roots: Sequence[Mapping[str, Any]] = (),
+        names: Mapping[str, Any] | None = None,
     ) -> None:
         self.local = local
         self.apart = apart
         self._memos = memos
+        self._roots = roots
+        self._names = names
         self._objects: dict[int, dict[int, Any]] = {}
+        self._numbers: dict[int, dict[int, int]] = {}
 
     def at(self, places: Iterable[tuple[int, int]]) -> list[Any]:
         """The objects at `places`: the number of a pickle, and that of an object in it."""
         return [self._part(part)[number] for part, number in places]
 
+    def is_bound_as_before(self, name: str, user_ns: Mapping[str, Any]) -> bool:
+        """Whether a name stands for what it stood for when the cell was sent, or for nothing now."""
+        here = user_ns.get(name, _MISSING)
+        return self._names is None or here is _MISSING or here is self._names.get(name, _MISSING)
+
+    def names_of(self, value: Any, part: int) -> list[str]:
+        """The names under which an object was sent, or under which those were that it travelled with."""
+        roots = self._roots[part] if part < len(self._roots) else {}
+        return [name for name, root in roots.items() if root is value] or list(roots)
+
+    def is_name_of(self, name: str, value: Any) -> bool:
+        """Whether a name stood for an object."""
+        return any(roots.get(name, _MISSING) is value for roots in self._roots)
+
+    def is_root(self, value: Any, part: int) -> bool:
+        """Whether any name stood for an object."""
+        return part < len(self._roots) and any(root is value for root in self._roots[part].values())
+
+    def has(self, holder: Any) -> bool:
+        """Whether it is one of these collections, and none of the notebook's."""
+        ours = (*self._roots, self._names, *self._objects.values(), *self._numbers.values())
+        return any(holder is each for each in ours)
+
+    def likeness(self, part: int, side: Side) -> Likeness:
+        """What compares values of the notebook with what stands for values of a pickle."""
+
+        def number_of(value: Any) -> int | None:
+            return number_to_compare(self._numbers_in(part), value)
+
+        def original(place: Place) -> Any:
+            return self._part(place.part)[place.number]
+
+        return Likeness(original, partial(digest_of, side=side, number_of=number_of, content_of=lambda view: view))
+
     def release(self) -> None:
         """Keep nothing alive any more: the cell is over."""
-        self._memos = ()
+        self._memos = self._roots = ()
+        self._names = None
         self._objects.clear()
+        self._numbers.clear()
 
     def _part(self, part: int) -> dict[int, Any]:
         if part not in self._objects:
             self._objects[part] = dict(self._memos[part].copy().values())
         return self._objects[part]
+
+    def _numbers_in(self, part: int) -> dict[int, int]:
+        if part not in self._numbers:
+            self._numbers[part] = {id(value): number for number, value in self._part(part).items()}
+        return self._numbers[part]
 
 
 def not_shared(names: tuple[str, str]) -> str:

@@ -4,7 +4,8 @@ IPython asks an exception for `_render_traceback_` before it draws one itself. T
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from traceback import walk_tb
 
 from skyward.errors import IllegalMoveError, RemoteError, RemoteTraceback, SkywardError, TaskError
 from skyward_jupyter.tracebacks import with_cell_names
@@ -14,10 +15,14 @@ __all__ = ["interrupted", "presented", "reworded", "stated"]
 
 @contextmanager
 def presented() -> Iterator[None]:
-    """Inside, exceptions that concern the user get a short form. Any other is a defect, and keeps its traceback."""
+    """Inside, exceptions that concern the user get a short form. Any other is a defect, and keeps its traceback.
+
+    IPython keeps the last exception. It keeps no value of the notebook alive in frames of ours that are over.
+    """
     try:
         yield
     except BaseException as error:
+        _empty_frames(error)
         lines = _lines(error)
         if lines is not None:
             _show_as(error, lines)
@@ -51,6 +56,25 @@ _WORDS = {
     "stream_cell()": "The cell",
     "Give it more with timeout=, or .with_timeout().": "Give it more with --timeout, or leave --timeout out.",
 }
+
+
+def _empty_frames(error: BaseException) -> None:
+    """Clear the variables of our own frames in the tracebacks of `error` and of what led to it."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        waiting += (each.__cause__, each.__context__)
+        for frame, _ in walk_tb(each.__traceback__):
+            if frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+                with suppress(RuntimeError):  # it runs still
+                    frame.clear()
+
+
+_OURS = ("skyward", "skyward_jupyter", "skyward_kernel")
 
 
 def _lines(error: BaseException) -> list[str] | None:

@@ -1,13 +1,18 @@
 """Bringing home what a cell left behind, as if it had run here."""
 
+import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pickle import Pickler
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.missing import with_fix
 from skyward.kept import Kept, call, renew
-from skyward.wire.contents import Contents, is_shared_visibly, put_contents
-from skyward.wire.notebook import Side, seeds_used, unpack_shared
+from skyward.wire.arrays import is_inside_frame
+from skyward.wire.changes import Change, is_array_overwritten, is_late, put_change, renew_hashes
+from skyward.wire.contents import is_shared_visibly
+from skyward.wire.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.words import joined, nodes_text
 from skyward.worker.cell import CellResult
@@ -16,6 +21,7 @@ from skyward.worker.joint import Together
 from skyward.worker.missing import pip_name
 from skyward.worker.program import VALUE
 from skyward_jupyter.frames import TracebackMaker
+from skyward_jupyter.history import HISTORY
 from skyward_jupyter.kept import KeptValue, StayedBehind, module_here
 from skyward_jupyter.originals import Originals, not_shared
 
@@ -23,9 +29,6 @@ if TYPE_CHECKING:
     from skyward.worker.imports import Forgotten
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
-
-_LAST_FORMS = frozenset({"dict", "set", "state", "weak"})
-"""Contents whose keys may be objects that change too, on whose contents their hashes depend: put in last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,16 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     home.leave_locals(values)
     user_ns.update(values)
     home.bind_the_rest()
+    kept = []
     for name in result.harvest.deleted:
-        user_ns.pop(name, None)
+        if originals.is_bound_as_before(name, user_ns):
+            user_ns.pop(name, None)
+        else:
+            kept.append(f"The cell unbound {name}, which was bound anew here since it was sent, and stays.")
     notices = [
         *home.notices,
+        *home.left_behind(),
+        *kept,
         *_stayed([result], user_ns),
         *_stale([result]),
         *_moved(result),
@@ -164,6 +173,10 @@ class _Home:
         self._result = result
         self._originals = originals
         self._side = Side(user_ns, is_home=True)
+        self._conflicts: dict[str, None] = {}
+        self._replaced: list[tuple[str, Any]] = []
+        self._steps: set[int] = set()
+        self._instead: dict[int, Any] = {}
         self.notices: list[str] = []
 
     @property
@@ -215,9 +228,10 @@ class _Home:
     def _opened_together(self, together: Together) -> dict[str, Any]:
         seeds = self._originals.at(together.seeds)
         values: dict[str, Any]
-        changes: list[tuple[int, Contents]]
+        changes: list[tuple[int, tuple[Change, ...]]]
         try:
-            values, changes = unpack_shared(together.packed, self._side, seeds)
+            (values, changes, instead), memo = unpack_tracked(together.packed, self._side, seeds)
+            made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
             reason, module = _why_unopened(error)
             names = [name for name in self._harvest.changed if name not in together.names]
@@ -233,18 +247,71 @@ class _Home:
                 name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
-        for number, contents in sorted(changes, key=lambda change: _turn(seeds[change[0]], change[1])):
-            self._put(seeds[number], contents)
+        self._note_given_up(together, instead)
+        for name in together.replaced:
+            if not self._originals.is_name_of(name, self._here(name, None)):
+                values.pop(name)  # it was bound anew here, and what it stood for has changed
+        for number, found in changes:
+            if any(is_array_overwritten(seeds[number], change) for change in found):
+                self._conflicts.update(self._named(seeds[number], together.seeds[number][0]))
+        for now in (False, True):
+            for number, found in changes:
+                for change in found:
+                    if is_late(seeds[number], change) is now:
+                        self._put(seeds[number], change, together.seeds[number][0])
+        if changes:
+            renew_hashes(made, (seeds[number] for number, _ in changes))
+        if self._conflicts:
+            names = list(self._conflicts)
+            self.notices.append(
+                f"{joined(names)} changed here too since the cell was sent: where both changed the same, "
+                f"{'it is' if len(names) == 1 else 'they are'} as the cell left {'it' if len(names) == 1 else 'them'}. "
+                f"Change {'it' if len(names) == 1 else 'them'} after the cell, or give the cell a copy."
+            )
         return values
 
-    def _put(self, value: Any, contents: Contents) -> None:
+    def _named(self, value: Any, part: int) -> dict[str, None]:
+        return dict.fromkeys(self._originals.names_of(value, part))
+
+    def _put(self, value: Any, change: Change, part: int) -> None:
         try:
-            put_contents(value, contents)
+            if put_change(value, change, self._originals.likeness(part, self._side)):
+                self._conflicts.update(self._named(value, part))
         except Exception as error:
             kind = type(value).__qualname__
             self.notices.append(
                 f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
             )
+
+    def _note_given_up(self, together: Together, instead: list[Any]) -> None:
+        """Note which of the objects have changed here that new ones stand for from now on."""
+        for (place, before), new in zip(together.given_up, instead, strict=True):
+            (value,) = self._originals.at([(place.part, place.number)])
+            names = self._originals.names_of(value, place.part)
+            if isinstance(value, KeptValue):  # it is another object on the node
+                if not isinstance(new, KeptValue):
+                    self._instead[id(value)] = new
+                continue
+            self._instead[id(value)] = new
+            self._replaced.append((names[0] if names else "a value", value))
+            if type(value) is tuple and not self._originals.is_root(value, place.part):
+                self._steps.add(id(value))
+            if not self._originals.likeness(place.part, self._side).same(value, before):
+                self._conflicts.update(dict.fromkeys(names))
+
+    def left_behind(self) -> Iterator[str]:
+        """One sentence for each object that a new one stands for now, and that something here still refers to."""
+        ours = {id(value) for _, value in self._replaced} | {id(self._user_ns), *map(id, self._replaced)}
+        for name, value in self._replaced:
+            if is_inside_frame(type(value)) or id(value) in self._steps:
+                continue
+            holders = (each for each in gc.get_referrers(value) if id(each) not in ours and _is_of_user(each))
+            holder = next((each for each in holders if not self._originals.has(each)), None)
+            if holder is not None:
+                yield (
+                    f"{name} has a new {type(value).__qualname__} now, with what the cell changed in it; a "
+                    f"{type(holder).__qualname__} here still has the old one. Name that in the cell too."
+                )
 
     def renew_unopened(self, values: dict[str, Any]) -> None:
         """Let what was packed here before stand for what it is now, where it is still packed."""
@@ -257,13 +324,14 @@ class _Home:
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
-        together = self._harvest.together
-        names = [*(() if together is None else together.replaced), *self._result.kept]
         missing = object()
-        replaced = {id(self._here(name, missing)): values[name] for name in names if name in values}
+        kept = {id(self._here(name, missing)): values[name] for name in self._result.kept if name in values}
+        replaced = self._instead | kept
         found = self._user_ns.items()
         return {
-            name: replaced[id(value)] for name, value in found if id(value) in replaced and is_shared_visibly(value)
+            name: replaced[id(value)]
+            for name, value in found
+            if id(value) in replaced and is_shared_visibly(value) and not HISTORY.fullmatch(name)
         }
 
     def bind_the_rest(self) -> None:
@@ -287,11 +355,13 @@ class _Home:
         return value
 
 
-def _turn(value: Any, contents: Contents) -> int:
-    """When `contents` are put into `value`: read-only arrays see what others of their memory have taken over."""
-    if contents.form == "array":
-        return 0 if value.flags.writeable else 1
-    return 2 if contents.form in _LAST_FORMS else 0
+def _is_of_user(holder: Any) -> bool:
+    """Whether `holder` is the user's, and no part of what runs the notebook."""
+    if isinstance(holder, (FrameType, Pickler)) or is_inside_frame(type(holder)):
+        return False
+    if type(holder).__module__.partition(".")[0] in ("IPython", "ipykernel", "_pickle", "skyward", "skyward_jupyter"):
+        return False
+    return not (isinstance(holder, dict) and ("_oh" in holder or "_ih" in holder))
 
 
 def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:

@@ -379,6 +379,7 @@ class CellRunner:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
                 stream = self._read_ahead(runs, plot) if code.is_stream else None
+                cell.let_go_when_over()
                 handle = self._handle(cell, options, settings, raw, sections or tape, stream)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)

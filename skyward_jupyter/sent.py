@@ -18,6 +18,7 @@ from skyward_jupyter.stopping import Stop, bind_remains, came_back, stop_runs, w
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from concurrent.futures import Future
 
     from skyward.control.run import Run
     from skyward_jupyter.files.trip import Trip
@@ -53,6 +54,21 @@ class SentCell:
     names_node: bool = False
     files: "Trip | None" = None
     streams: list[Any] = field(default_factory=list, repr=False)
+
+    def let_go_when_over(self) -> None:
+        """Keep nothing of the notebook alive for a result that does not refer to it, should nobody ask for that."""
+        if self.shape != "single":
+            self.originals.release()  # each run changes copies of its own
+            return
+
+        def over(future: "Future[CellResult]") -> None:
+            if not (future.cancelled() or future.exception()):
+                harvest = future.result().harvest
+                if harvest.together is None and not harvest.deleted:
+                    self.originals.release()
+
+        for run in self.runs:
+            run.future.add_done_callback(over)
 
     @property
     def done(self) -> int:

@@ -5,6 +5,7 @@ the original, so that whoever else refers to that sees the change, as if the cel
 """
 
 import abc
+import array
 import collections
 import copyreg
 import datetime
@@ -32,14 +33,17 @@ from skyward.wire.arrays import Memory, attributes_of_array, is_array, is_derive
 from skyward.wire.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
 from skyward.wire.containers import CONTAINERS, Filling, filling_of, is_own_dict, refill
 from skyward.wire.enums import attributes_of_members, is_machinery, restore_members
+from skyward.wire.exceptions import Parts, parts_of_exception, refill_exception, restore_exception
 from skyward.wire.greedy import reduced_of
+from skyward.wire.library_settings import LibrarySettings
 from skyward.wire.process_wide import name_of, set_state, state_of
 from skyward.wire.stateless import CACHED, OF_CLASSES
 from skyward.wire.typed import TYPING
 
 __all__ = [
-    *("OF_FUNCTIONS", "Contents", "Layout", "behind_proxy", "contents_of", "is_fixed", "is_plain"),
-    *("is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt", "registered_with", "set_attributes"),
+    *("OF_FUNCTIONS", "STRUCTURE", "Contents", "Layout", "all_attributes", "attributes_in", "behind_proxy"),
+    *("contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt"),
+    *("registered_with", "remove_attribute", "set_attribute", "set_attributes", "unlock"),
 ]
 
 _ATOMS: frozenset[type] = frozenset(
@@ -197,6 +201,8 @@ def contents_of(value: Any) -> Contents | None:
         return Contents("set", list(value))
     if kind is bytearray:
         return Contents("bytearray", bytes(value))
+    if kind is array.array:
+        return Contents("numbers", (value.typecode, value.tobytes()))
     if is_array(value):
         is_writable = None if value.dtype.hasobject else value.flags.writeable
         return Contents("array", (_layout_of(value, is_writable), value.__reduce_ex__(5), {}))
@@ -222,7 +228,9 @@ def contents_of(value: Any) -> Contents | None:
         if issubclass(value, enum.Enum):
             return Contents("enum", (_attributes_of(value), attributes_of_members(value)))
         return Contents("class", _attributes_of(value) | _structure_of(value))
-    if is_inside_frame(kind) or isinstance(value, BaseException) or kind in cloudpickle.Pickler.dispatch_table:
+    if isinstance(value, BaseException):
+        return Contents("exception", parts_of_exception(value))
+    if is_inside_frame(kind) or kind in cloudpickle.Pickler.dispatch_table:
         return None
     if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
         return Contents("deque" if isinstance(value, collections.deque) else "set", list(value))
@@ -244,7 +252,9 @@ def _state_of(value: Any) -> Contents | None:
         return None
     make, _, *rest = reduced
     state, items, pairs, setter = (*rest, None, None, None, None)[:4]
-    is_new = make in _NEW or isinstance(value, (list, dict))
+    if type(state) is dict or type(state) is list:
+        state = state.copy()  # it may be the object's own
+    is_new = make in _NEW or isinstance(value, (list, dict, frozenset))
     if not is_new and (state is None or not hasattr(type(value), "__setstate__")):
         is_python = all(
             base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
@@ -275,6 +285,10 @@ def _attributes_of(kind: type) -> dict[str, Any]:
     if issubclass(kind, enum.Enum):
         return {name: value for name, value in found.items() if not is_machinery(kind, name)}
     return found
+
+
+STRUCTURE = frozenset({_BASES, _REGISTERED, _NAMES})
+"""The keys in the contents of a class that are no attributes."""
 
 
 def _structure_of(kind: type) -> dict[str, Any]:
@@ -317,14 +331,16 @@ def _put_list(value: list[Any], parts: list[Any]) -> None:
 
 def _put_dict(value: dict[Any, Any], parts: tuple[list[Any], list[Any]]) -> None:
     base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    pairs = dict(zip(*parts, strict=True))  # aside: a key may refuse to be one
     base.clear(value)
-    for key, part in zip(*parts, strict=True):
+    for key, part in pairs.items():
         base.__setitem__(value, key, part)
 
 
 def _put_set(value: set[Any], parts: list[Any]) -> None:
+    members = set(parts)
     set.clear(value)
-    set.update(value, parts)
+    set.update(value, members)
 
 
 def _put_deque(value: collections.deque[Any], parts: list[Any]) -> None:
@@ -347,7 +363,7 @@ def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str
     if new is not None and (was_writable or value.tobytes() != new.tobytes()):
         # Otherwise another view of its memory may have taken the change already.
         if not was_writable:
-            _unlock(value)
+            unlock(value)
         value[...] = new
         if not was_writable:
             value.flags.writeable = False
@@ -355,7 +371,12 @@ def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str
         value.flags.writeable = layout.is_writable
 
 
-def _unlock(array: Any) -> None:
+def unlock(array: Any) -> None:
+    """Let `array` be written to.
+
+    Raises:
+        ValueError: its memory cannot be.
+    """
     try:
         array.flags.writeable = True
     except ValueError:
@@ -386,6 +407,17 @@ def _put_cell(value: types.CellType, parts: tuple[Any, ...]) -> None:
         (value.cell_contents,) = parts
     else:
         del value.cell_contents
+
+
+def _put_numbers(value: "array.array[Any]", parts: tuple[str, bytes]) -> None:
+    value[:] = array.array(*parts)
+
+
+def _put_exception(value: BaseException, parts: Parts) -> None:
+    args, attributes, slots = parts
+    value.__dict__.clear()
+    refill_exception(value, args)
+    restore_exception(value, (attributes, slots))
 
 
 def _put_function(value: types.FunctionType, parts: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]) -> None:
@@ -494,12 +526,12 @@ def _put_filled(value: Any, parts: tuple[type | None, Filling]) -> None:
 def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
     """Call `__setstate__` as unpickling does: on an object without attributes, if it would be a new one there.
 
-    Attributes that do not travel, because the `__getstate__` of a class of the notebook leaves them out, stay as they
-    are here.
+    Attributes that do not travel, because the `__getstate__` of the class leaves them out, stay as they are here; but
+    not those of pandas, which are what it remembers of the rest.
     """
     attributes = getattr(value, "__dict__", None) if is_blank else None
     before = None if attributes is None else dict(attributes)
-    travelling = value.__getstate__() if is_blank and _is_by_value(type(value)) else None
+    travelling = value.__getstate__() if is_blank and not _is_of_frames(type(value)) else None
     if attributes is not None:
         attributes.clear()
     try:
@@ -512,6 +544,10 @@ def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
             attributes.clear()
             attributes.update(before)
         raise
+
+
+def _is_of_frames(kind: type) -> bool:
+    return any(base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__)
 
 
 def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
@@ -527,6 +563,64 @@ def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
             object.__delattr__(value, name)
     for name, part in (in_slots or {}).items():
         object.__setattr__(value, name, part)
+
+
+def attributes_in(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object that has nothing else and travels in Python's own way; None of any other."""
+    kind = type(value)
+    known = _ordinary.get(kind)
+    if known is None:
+        known = _ordinary[kind] = _is_ordinary(kind)
+    return value.__dict__ if known else None
+
+
+_ordinary: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
+_OWN_WAYS = ("__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _is_ordinary(kind: type) -> bool:
+    return (
+        all(base is object or _is_python(base) for base in kind.__mro__)
+        and kind.__dictoffset__ != 0
+        and all(
+            getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")
+        )
+        and not any(hasattr(kind, name) for name in _OWN_WAYS)
+        and not _slots_of(kind)
+        and kind not in cloudpickle.Pickler.dispatch_table
+        and not issubclass(kind, (*_NAMED, *_WEAK, *_WRAPPERS, Kept, LibrarySettings))
+    )
+
+
+def _is_python(kind: type) -> bool:
+    return bool(kind.__flags__ & _HEAP_TYPE) and "__module__" in vars(kind)
+
+
+def all_attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots among them."""
+    slots = {name: getattr(value, name) for name in _slots_of(type(value)) if hasattr(value, name)}
+    return {**(value.__dict__ if type(value).__dictoffset__ else {}), **slots}
+
+
+def set_attribute(value: Any, name: str, part: Any) -> None:
+    """Set an attribute of an object. The `__setattr__` of its class is not asked: it may refuse."""
+    if isinstance(value, type):
+        setattr(value, name, part)
+    elif name in _slots_of(type(value)):
+        object.__setattr__(value, name, part)
+    else:
+        value.__dict__[name] = part
+
+
+def remove_attribute(value: Any, name: str) -> None:
+    """Remove an attribute of an object, if it is there."""
+    if isinstance(value, type):
+        if name in value.__dict__:
+            delattr(value, name)
+    elif name not in _slots_of(type(value)):
+        value.__dict__.pop(name, None)
+    elif hasattr(value, name):
+        object.__delattr__(value, name)
 
 
 def _slots_of(kind: type) -> list[str]:
@@ -555,6 +649,8 @@ _PUT: dict[str, Callable[[Any, Any], None]] = {
     "set": _put_set,
     "deque": _put_deque,
     "bytearray": _put_bytearray,
+    "numbers": _put_numbers,
+    "exception": _put_exception,
     "array": _put_array,
     "masked": _put_masked,
     "cell": _put_cell,

@@ -10,7 +10,15 @@ import copyreg
 from types import MemberDescriptorType
 from typing import Any
 
-__all__ = ["Parts", "copy_exception", "parts_of_exception", "rebuild_from_parts", "reduce_exception"]
+__all__ = [
+    "Parts",
+    "copy_exception",
+    "parts_of_exception",
+    "rebuild_from_parts",
+    "reduce_exception",
+    "refill_exception",
+    "restore_exception",
+]
 
 type Parts = tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]
 """Arguments of an exception, and by name its attributes and its slots."""
@@ -77,13 +85,18 @@ def _slots(error: BaseException) -> dict[str, Any]:
 
 def make_exception(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     """Make an exception with `args`. Called by pickles."""
-    native: Any = _native(kind)
-    error: BaseException = native.__new__(kind, *args)
+    error: BaseException = _native(kind).__new__(kind, *args)
+    refill_exception(error, args)
+    return error
+
+
+def refill_exception(error: BaseException, args: tuple[Any, ...]) -> None:
+    """Let `error` have `args`, and what the built-in class makes of them."""
+    native: Any = _native(type(error))
     if native.__init__ is not BaseException.__init__:
         with contextlib.suppress(Exception):  # arguments that the built-in class does not take are kept in `args`
             native.__init__(error, *args)
     BaseException.args.__set__(error, args)  # type: ignore[attr-defined]  # a descriptor, which typeshed does not say
-    return error
 
 
 def restore_exception(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) -> None:

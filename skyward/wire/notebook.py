@@ -29,6 +29,7 @@ from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
+from blake3 import blake3
 from cloudpickle import cloudpickle as inner
 
 from skyward.kept import noting
@@ -40,12 +41,15 @@ from skyward.wire.contents import Contents, behind_proxy, is_fixed, of_user, put
 from skyward.wire.enums import restore_members
 from skyward.wire.identities import NanKeys, has_nan, nan_of
 from skyward.wire.modules import imported_by, local_modules
-from skyward.wire.payload import Packed
+from skyward.wire.payload import Buffer, Packed
 from skyward.wire.pickler import Pickler
 from skyward.wire.process_wide import name_of, object_named, set_state, state_of
 from skyward.wire.stateless import CACHED
 
-__all__ = ["Nested", "Shared", "Side", "open_nested", "pack_shared", "seeds_used", "unpack_shared", "unpack_tracked"]
+__all__ = [
+    *("Nested", "Shared", "Side", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
+    *("unpack_shared", "unpack_tracked"),
+]
 
 _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
 
@@ -204,6 +208,58 @@ def pack_shared(
         frozenset(pickler.files),
         pickler.functions,
     )
+
+
+def objects_used(
+    value: object, side: Side, name: str, is_there: Callable[[Any], bool], *, views: Mapping[int, View] = _NO_VIEWS
+) -> list[object]:
+    """Return the objects in `value` that the other end has, as `is_there` says: what `pack_shared` takes as `seeds`.
+
+    Raises:
+        NotPicklableError: see `pack_shared`.
+    """
+    pickler = _Looking(io.BytesIO(), side, lambda _: None, (), views)
+    pickler.is_there = is_there
+    try:
+        with noting():
+            pickler.dump(value)
+    except Exception as error:
+        raise not_picklable(value, name, error, "back from the node") from error
+    return list(pickler.found.values())
+
+
+def digest_of(
+    value: object,
+    side: Side,
+    number_of: Callable[[Any], int | None],
+    content_of: Callable[[memoryview], Buffer | None],
+) -> bytes | None:
+    """A digest of what `value` is made of, the same at both ends; None if there is none.
+
+    Args:
+        value: the value.
+        side: this end of the cell.
+        number_of: gives the number of an object that both ends have, which stands for it.
+        content_of: gives what stands for the bytes of a buffer; None if nothing does.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    sink = io.BytesIO()
+    pickler = _Numbering(sink, side, buffers.append, (), _NO_VIEWS)
+    pickler.root = id(value)
+    pickler.number_of = number_of
+    pickler.fast = True  # an object that is met again is written again: how often it is shared must not show
+    try:
+        with noting():
+            pickler.dump(value)
+    except Exception:
+        return None
+    found = blake3(sink.getvalue())
+    for buffer in buffers:
+        content = content_of(buffer.raw())
+        if content is None:
+            return None
+        found.update(content)
+    return found.digest()
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
@@ -402,6 +458,34 @@ class _Pickler(Pickler):
         attributes, more = state
         state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
         return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+
+
+class _Looking(_Pickler):
+    """Finds the objects that the other end has, and does not look into them."""
+
+    is_there: Callable[[Any], bool]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.found: dict[int, object] = {}
+
+    def persistent_id(self, obj: Any) -> bool | None:
+        if self.is_there(obj):
+            self.found[id(obj)] = obj
+            return True
+        return True if type(obj) in CONTAINERS and stand_in(obj) is not None else None
+
+
+class _Numbering(_Pickler):
+    """Writes numbers in the places of objects that both ends have, but for the first one."""
+
+    root: int
+    number_of: Callable[[Any], int | None]
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if id(obj) == self.root or id(obj) in self.inside:
+            return None
+        return self.number_of(obj)
 
 
 class _SlowPickler(_Pickler):

@@ -61,10 +61,23 @@ def read_place(place: Place) -> memoryview:
         os.close(fd)
 
 
+class _Private(mmap.mmap):
+    """A map of a file that others do not see the writes to.
+
+    Attributes:
+        before: another map of the file, which has the bytes as they were; None where a map keeps a descriptor.
+    """
+
+    before: mmap.mmap | None = None
+
+
 def _read(fd: int, start: int, size: int, *, own: bool) -> memoryview:
     if own:  # shared with all who map it, until it is written to
         protection = mmap.PROT_READ | mmap.PROT_WRITE
-        return memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=protection, **_UNTRACKED))
+        pages = _Private(fd, size, flags=mmap.MAP_PRIVATE, prot=protection, **_UNTRACKED)
+        if _UNTRACKED:
+            pages.before = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ, **_UNTRACKED)
+        return memoryview(pages)
     copy = memoryview(bytearray(size))
     done = 0
     while done < size:

@@ -5,21 +5,23 @@ more: the pickle and its buffers are as they came, or they are not. Values that 
 """
 
 import types
+from bisect import bisect_right
 from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from skyward.errors import PayloadError
-from skyward.wire.arrays import extent_of, is_array
+from skyward.wire.arrays import is_array
 from skyward.wire.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of, registered_with
 from skyward.wire.notebook import Shared, Side, pack_shared, unpack_tracked
 from skyward.wire.payload import Packed
 from skyward.wire.process_wide import name_of, state_test, title_of
 from skyward.worker.finalizers import Departing
-from skyward.worker.written import address_of, watch
+from skyward.worker.written import Watch, address_of, watch
 
-__all__ = ["Captured", "Part", "Root"]
+__all__ = ["Captured", "Memory", "Part", "Root", "Span"]
 
 
 _ATTEMPTS = 2
@@ -39,7 +41,7 @@ class Root:
     key: str = ""
 
 
-@dataclass(slots=True)
+@dataclass
 class Part:
     """Values that travelled in one pickle.
 
@@ -48,8 +50,11 @@ class Part:
         packed: the pickle.
         values: the values, in the order of `roots`, once they are opened.
         memo: the memo of the pickle.
-        written: tells whether a buffer was written to, one for each.
+        watches: what is known of each buffer.
         unchanged: tells that the values are as they came, if that can be told without pickling them.
+        other: of one that was opened only to compare with it, the side on which it is.
+        fresh: the part opened once more, if it was.
+        is_reopened: whether that was tried.
         departing: takes the objects that must not be finalized on the node.
     """
 
@@ -57,8 +62,11 @@ class Part:
     packed: Packed
     values: tuple[Any, ...] = ()
     memo: Any = None
-    written: tuple[Callable[[], bool], ...] = ()
+    watches: tuple[Watch, ...] = ()
     unchanged: Callable[[], bool] | None = None
+    other: Side | None = None
+    fresh: "Part | None" = None
+    is_reopened: bool = False
     departing: Departing = field(default_factory=Departing)
 
     @property
@@ -81,8 +89,9 @@ class Part:
             return  # a class in it needed another one, which needed the class: it was opened meanwhile
         self.memo = memo
         self.values = (value,) if len(self.roots) == 1 else tuple(value)
-        self.written = tuple(map(watch, self.packed.buffers))
-        self.unchanged = self._in_short()
+        if self.other is None:
+            self.watches = tuple(map(watch, self.packed.buffers))
+            self.unchanged = self._in_short()
 
     def _in_short(self) -> Callable[[], bool] | None:
         """What tells that the values are as they came without pickling them; None if nothing does."""
@@ -103,8 +112,8 @@ class Part:
         known = [test for test in tests if test is not None]
         if len(known) < len(tests):
             return None
-        written = self.written
-        return lambda: not any(was_written() for was_written in written) and all(test() for test in known)
+        watches = self.watches
+        return lambda: not any(each.written() for each in watches) and all(test() for test in known)
 
     def pack(self, side: Side) -> Shared:
         """The values as they are now.
@@ -126,17 +135,17 @@ class Part:
         if self.unchanged is not None:
             return None if self.unchanged() else self.pack(side)
         now = self.pack(side)
-        if any(was_written() for was_written in self.written):
+        if any(each.written() for each in self.watches):
             return now
         if _is_same(now.packed, self.packed):
             return None
         # What has travelled may be pickled otherwise than before: compare with what has just travelled too.
-        fresh = Part(self.roots, self.packed, departing=self.departing)
-        other = side.without(self.keys)
+        fresh = self.reopened(side)
         try:
-            fresh.open(other)
-            again = fresh.pack(other)
+            again = None if fresh is None or fresh.other is None else fresh.pack(fresh.other)
         except Exception:  # code of the user runs there, which did well before
+            again = None
+        if again is None:
             return now
         return None if _is_same(now.packed, again.packed, set(map(_span, self.packed.buffers))) else now
 
@@ -144,25 +153,58 @@ class Part:
         """The objects in it by their numbers."""
         return self.memo.copy()  # type: ignore[no-any-return]  # it is not typed
 
-    def clean(self) -> "Clean":
-        """Where memory lies that was not written to."""
-        spans = []
-        for buffer, was_written in zip(self.packed.buffers, self.written, strict=True):
-            if not was_written():
-                spans.append(_span(buffer))
-        return Clean(tuple(spans))
+    def reopened(self, side: Side) -> "Part | None":
+        """The values as they came, but for memory that was written to; None if they cannot be opened once more.
+
+        Their functions are on a namespace of their own, see `other`.
+        """
+        if not self.is_reopened:
+            self.is_reopened = True
+            fresh = Part(self.roots, self.packed, departing=self.departing)
+            fresh.other = side.without(self.keys)
+            with suppress(Exception):  # code of the user runs there, which did well before
+                fresh.open(fresh.other)
+                self.fresh = fresh
+        return self.fresh
+
+    def memory(self) -> "Memory":
+        """The buffers, as they are now that the cell is over."""
+        spans = [(*_span(buffer), watch) for buffer, watch in zip(self.packed.buffers, self.watches, strict=True)]
+        spans.sort(key=lambda each: each[:2])
+        return Memory([Span(start, end, each.written(), each.before, each.address) for start, end, each in spans])
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
-    """Memory that was not written to: first addresses, and those after the last bytes."""
+class Span:
+    """One buffer.
 
-    spans: tuple[tuple[int, int], ...]
+    Attributes:
+        start: its first address.
+        end: the one after the last byte.
+        is_written: whether it was written to.
+        before: gives its bytes as they were, None where nobody has them.
+        address: their content address; None where nobody knows it.
+    """
 
-    def has(self, array: Any) -> bool:
-        """Whether the elements of `array` lie in it."""
-        extent = extent_of(array)
-        return any(start <= extent.start and extent.end <= end for start, end in self.spans)
+    start: int
+    end: int
+    is_written: bool
+    before: Callable[[], bytes | memoryview | None]
+    address: bytes | None
+
+
+class Memory:
+    """The buffers of a part, in order of their addresses."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._starts = [each.start for each in spans]
+
+    def at(self, start: int, end: int) -> Span | None:
+        """The buffer that has these addresses."""
+        number = bisect_right(self._starts, start) - 1
+        found = self._spans[number] if number >= 0 else None
+        return found if found is not None and end <= found.end else None
 
 
 class Captured:

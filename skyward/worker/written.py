@@ -9,13 +9,14 @@ import functools
 import mmap
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from skyward.wire.digest import content_address
 
-__all__ = ["address_of", "watch"]
+__all__ = ["Watch", "address_of", "watch"]
 
-_COPIED_UP_TO = 4096
-"""Bytes up to which a copy is kept, which takes less time than a content address."""
+_COPIED_UP_TO = 1 << 20
+"""Bytes up to which a copy is kept, which takes less time than a content address, and says what was there."""
 
 _PAGE = mmap.PAGESIZE
 _IN_FILE, _SWAPPED, _PRESENT = 1 << 5, 1 << 6, 1 << 7
@@ -24,18 +25,35 @@ _OWN = bytes(bool(bits & _SWAPPED or (bits & _PRESENT and not bits & _IN_FILE)) 
 """By the highest byte of an entry, whether the page is a copy that belongs to this process."""
 
 
-def watch(memory: bytes | bytearray | memoryview) -> Callable[[], bool]:
-    """Return what tells, later, whether `memory` was written to since now."""
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is known of memory that a task was given.
+
+    Attributes:
+        written: tells whether it was written to since.
+        before: gives its bytes as they were; None where nobody has them any more.
+        address: their content address, where they were read.
+    """
+
+    written: Callable[[], bool]
+    before: Callable[[], bytes | memoryview | None]
+    address: bytes | None = None
+
+
+def watch(memory: bytes | bytearray | memoryview) -> Watch:
+    """Return what tells, later, whether `memory` was written to since now, and what was there."""
     view = memoryview(memory).cast("B")
     if view.readonly:
-        return lambda: False
+        return Watch(lambda: False, lambda: view)
     if view.nbytes <= _COPIED_UP_TO:
         copy = bytes(view)
-        return lambda: bytes(view) != copy
-    if isinstance(view.obj, mmap.mmap) and _pages_tell() and not _has_own_pages(view):
-        return lambda: _has_own_pages(view)
+        return Watch(lambda: bytes(view) != copy, lambda: copy)
+    source = view.obj
+    if isinstance(source, mmap.mmap) and _pages_tell() and not _has_own_pages(view):
+        before = getattr(source, "before", None)
+        return Watch(lambda: _has_own_pages(view), lambda: None if before is None else memoryview(before))
     address = content_address(view)
-    return lambda: content_address(view) != address
+    return Watch(lambda: content_address(view) != address, lambda: None, address)
 
 
 class _Buffer(ctypes.Structure):

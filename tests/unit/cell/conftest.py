@@ -69,8 +69,11 @@ class Notebook:
         self.sent = capture(code, self.names, limit=limit, map_name=map_name, in_place=in_place, is_next=is_next)
         return self.sent
 
-    def sky(self, source: str, *, nodes: int = 0, **options: Any) -> list[str]:
-        """Run `source` as a `%%sky` cell; on `nodes` nodes at once if that is not 0. The sentences for the user."""
+    def sky(self, source: str, *, nodes: int = 0, meanwhile: str = "", **options: Any) -> list[str]:
+        """Run `source` as a `%%sky` cell; on `nodes` nodes at once if that is not 0. The sentences for the user.
+
+        `meanwhile` runs in the notebook before it has the result.
+        """
         sent = self.take(source, in_place=not nodes, **options)
         if options.get("map_name") or nodes:
             calls = sent.pendings if options.get("map_name") else [sent.pending] * nodes
@@ -78,7 +81,9 @@ class Notebook:
             self.value = outcome.value
             return outcome.notices
         call = sent.pending
-        outcome = apply_result(travel(call.fn(*travel(call.args))), self.names, sent.originals)
+        result = travel(call.fn(*travel(call.args)))
+        self.local(meanwhile)
+        outcome = apply_result(result, self.names, sent.originals)
         self.value = outcome.value
         return outcome.notices
 
