@@ -74,7 +74,7 @@ def _empty_frames(error: BaseException) -> None:
                     frame.clear()
 
 
-_OURS = ("skyward", "skyward_jupyter", "skyward_kernel")
+_OURS = ("skyward", "skyward_jupyter", "skyward_kernel", "cloudpickle")
 
 
 def _lines(error: BaseException) -> list[str] | None:
