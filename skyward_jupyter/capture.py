@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -38,6 +38,9 @@ from skyward_jupyter.originals import Originals, not_shared
 from skyward_jupyter.present import stated
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
+
+_REMEMBERED = 1 << 20
+"""Bytes of arrays up to which a copy tells, once a cell is over, whether the notebook has changed them meanwhile."""
 
 CAPTURE_LIMIT = 1 << 30
 """Bytes that a cell may take along, and bring back, unless the user raises it."""
@@ -184,6 +187,7 @@ def capture(
         apart,
         [{name: each.value for each in part.values for name in each.names} for part in parts],
         {name: user_ns[name] for name in (*taking.taken, *taking.modules, *code.deletes) if name in user_ns},
+        [part.is_as_sent for part in parts],
     )
     notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
@@ -241,10 +245,29 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Values that travel in one pickle."""
+    """Values that travel in one pickle.
+
+    Attributes:
+        values: they.
+        shared: the pickle.
+        pack: pickles values of this side anew.
+        memory: the bytes of arrays as they were sent; None if they are more than `_REMEMBERED`.
+    """
 
     values: tuple[_Value, ...]
     shared: Shared
+    pack: "Callable[[tuple[_Value, ...]], Shared]"
+    memory: tuple[bytes, ...] | None
+
+    def is_as_sent(self) -> bool:
+        """Return whether they are still what was sent; False where that is not known."""
+        if self.memory is None:
+            return False
+        try:
+            now = self.pack(self.values).packed
+        except NotPicklableError:
+            return False
+        return now.data == self.shared.packed.data and _bytes_of(now) == self.memory
 
     @property
     def is_named(self) -> bool:
@@ -263,6 +286,16 @@ class _Part:
         reason = next((each.reason for each in self.values if each.reason), "") if len(self.values) == 1 else ""
         where = joined(each.value.where for each in self.values if isinstance(each.value, Kept))
         return Entry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason, where)
+
+
+def _pack_together(values: Sequence[_Value], side: Side, views: Mapping[int, View]) -> Shared:
+    value = values[0].value if len(values) == 1 else [each.value for each in values]
+    name = next((name for each in values for name in each.names), "the value")
+    return pack_shared(value, side, name, whole={each.key for each in values if each.key}, views=views)
+
+
+def _bytes_of(packed: Packed) -> tuple[bytes, ...]:
+    return tuple(map(bytes, packed.buffers))
 
 
 @dataclass
@@ -464,14 +497,12 @@ class _Taking:
         """All values, those in one pickle that refer to the same objects or share memory."""
         groups, views = _joined(self._values)
         parts = []
-        for group in groups:
-            shared = group[0].shared
-            if len(group) > 1 or any(id(array) in views for array in shared.arrays):
-                value = group[0].value if len(group) == 1 else [each.value for each in group]
-                keys = {each.key for each in group if each.key}
-                name = next((name for each in group for name in each.names), "the value")
-                shared = pack_shared(value, self._side, name, whole=keys, views=views)
-            parts.append(_Part(tuple(group), shared))
+        pack = partial(_pack_together, side=self._side, views=views)
+        for group in map(tuple, groups):
+            is_apart = len(group) == 1 and not any(id(array) in views for array in group[0].shared.arrays)
+            shared = group[0].shared if is_apart else pack(group)
+            few = sum(memoryview(buffer).nbytes for buffer in shared.packed.buffers) <= _REMEMBERED
+            parts.append(_Part(group, shared, pack, _bytes_of(shared.packed) if few else None))
         return parts
 
     def pack(self, name: str, value: Any) -> Packed:

@@ -1,6 +1,6 @@
 """The objects of the notebook that a cell took along, which take over what it changed in their copies."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,7 @@ class Originals:
         apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
         roots: of each pickle, its values by their names.
         names: the values of names that the cell takes along or unbinds, as they were.
+        as_sent: of each pickle, what tells whether its objects are still what was sent, but for memory of arrays.
     """
 
     def __init__(
@@ -33,12 +34,15 @@ class Originals:
         apart: Sequence[tuple[str, str]] = (),
         roots: Sequence[Mapping[str, Any]] = (),
         names: Mapping[str, Any] | None = None,
+        as_sent: Sequence[Callable[[], bool]] = (),
     ) -> None:
         self.local = local
         self.apart = apart
         self._memos = memos
         self._roots = roots
         self._names = names
+        self._as_sent = as_sent
+        self._known_as_sent: dict[int, bool] = {}
         self._objects: dict[int, dict[int, Any]] = {}
         self._numbers: dict[int, dict[int, int]] = {}
 
@@ -69,6 +73,12 @@ class Originals:
         ours = (*self._roots, self._names, *self._objects.values(), *self._numbers.values())
         return any(holder is each for each in ours)
 
+    def is_as_sent(self, part: int) -> bool:
+        """Whether the objects of a pickle are what was sent. To be asked before anything is put into them."""
+        if part not in self._known_as_sent:
+            self._known_as_sent[part] = part < len(self._as_sent) and self._as_sent[part]()
+        return self._known_as_sent[part]
+
     def likeness(self, part: int, side: Side) -> Likeness:
         """What compares values of the notebook with what stands for values of a pickle."""
 
@@ -82,7 +92,7 @@ class Originals:
 
     def release(self) -> None:
         """Keep nothing alive any more: the cell is over."""
-        self._memos = self._roots = ()
+        self._memos = self._roots = self._as_sent = ()
         self._names = None
         self._objects.clear()
         self._numbers.clear()

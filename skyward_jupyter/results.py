@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.control.missing import with_fix
 from skyward.kept import Kept, call, renew
 from skyward.wire.arrays import is_inside_frame
-from skyward.wire.changes import Change, is_array_overwritten, is_late, put_change, renew_hashes
+from skyward.wire.changes import Change, is_array_overwritten, is_late, is_whole_different, put_change, renew_hashes
 from skyward.wire.contents import is_shared_visibly
 from skyward.wire.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payload import Packed
@@ -252,7 +252,7 @@ class _Home:
             if not self._originals.is_name_of(name, self._here(name, None)):
                 values.pop(name)  # it was bound anew here, and what it stood for has changed
         for number, found in changes:
-            if any(is_array_overwritten(seeds[number], change) for change in found):
+            if any(self._is_overwritten(seeds[number], change, together.seeds[number][0]) for change in found):
                 self._conflicts.update(self._named(seeds[number], together.seeds[number][0]))
         for now in (False, True):
             for number, found in changes:
@@ -269,6 +269,13 @@ class _Home:
                 f"Change {'it' if len(names) == 1 else 'them'} after the cell, or give the cell a copy."
             )
         return values
+
+    def _is_overwritten(self, value: Any, change: Change, part: int) -> bool:
+        """Whether the notebook has changed what a change, which is not put in piece by piece, is about."""
+        if is_array_overwritten(value, change):
+            return True
+        likeness = self._originals.likeness(part, self._side)
+        return is_whole_different(value, change, likeness) and not self._originals.is_as_sent(part)
 
     def _named(self, value: Any, part: int) -> dict[str, None]:
         return dict.fromkeys(self._originals.names_of(value, part))
@@ -296,12 +303,14 @@ class _Home:
             self._replaced.append((names[0] if names else "a value", value))
             if type(value) is tuple and not self._originals.is_root(value, place.part):
                 self._steps.add(id(value))
-            if not self._originals.likeness(place.part, self._side).same(value, before):
+            is_alike = self._originals.likeness(place.part, self._side).same(value, before)
+            if not is_alike and not self._originals.is_as_sent(place.part):
                 self._conflicts.update(dict.fromkeys(names))
 
     def left_behind(self) -> Iterator[str]:
         """One sentence for each object that a new one stands for now, and that something here still refers to."""
         ours = {id(value) for _, value in self._replaced} | {id(self._user_ns), *map(id, self._replaced)}
+        ours.add(id(self._user_ns.get("Out")))  # what was displayed stays so
         for name, value in self._replaced:
             if is_inside_frame(type(value)) or id(value) in self._steps:
                 continue

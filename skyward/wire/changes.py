@@ -38,7 +38,9 @@ __all__ = [
     "Prints",
     "array_change",
     "has_own_hash",
+    "is_array_overwritten",
     "is_late",
+    "is_whole_different",
     "number_to_compare",
     "put_change",
     "renew_hashes",
@@ -321,6 +323,11 @@ class Likeness:
         self._original = original
         self._print_of = print_of
 
+    def is_steady(self, one: Contents, other: Contents | None) -> bool:
+        """Return whether an object contains the same each time that it is asked: some count how often they are."""
+        found = self._print_of([one.parts])
+        return other is not None and found is not None and found == self._print_of([other.parts])
+
     def same(self, here: Any, before: Any) -> bool:
         """Return whether `here` is what `before` stands for; of what cannot be told it is said to be."""
         kind = type(before)
@@ -382,6 +389,20 @@ def is_array_overwritten(value: Any, change: Change) -> bool:
     return False
 
 
+def is_whole_different(value: Any, change: Change, likeness: Likeness) -> bool:
+    """Return whether an object of the notebook, of which all changes, contains something else than what was sent.
+
+    To be asked before any change is put in: it may contain others that change. With code of its own, such as a
+    `__getstate__`, it may contain something else on the node from the beginning.
+    """
+    if change.form != "whole" or change.now.form == "process" or type(change.before) is Opaque:
+        return False
+    here = contents_of(value)
+    if here is None or _same_contents(here, change.now.form, change.before, likeness.same):
+        return False
+    return likeness.is_steady(here, contents_of(value))
+
+
 def is_late(value: Any, change: Change) -> bool:
     """Return whether a change is put in after others: objects that are keys may change too, and with them their hashes.
 
@@ -423,12 +444,8 @@ type _Same = Callable[[Any, Any], bool]
 
 
 def _put_whole(value: Any, contents: Contents, before: Any, same: _Same) -> bool:
-    is_changed = False
-    if contents.form != "process" and type(before) is not Opaque:
-        here = contents_of(value)
-        is_changed = here is not None and not _same_contents(here, contents.form, before, same)
     put_contents(value, contents)
-    return is_changed
+    return False
 
 
 def _same_contents(here: Contents, form: str, before: Any, same: _Same) -> bool:

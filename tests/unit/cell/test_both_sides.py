@@ -371,3 +371,26 @@ def test_elements_of_a_large_array_that_is_mapped(notebook: Notebook) -> None:
     assert apply_result(result, notebook.names, cell.originals).notices == []
     assert np.flatnonzero(notebook["a"]).tolist() == [*range(2000), 1_999_999]
     assert notebook["part"][-1] == 2
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        # It is not the same on the node, from the beginning.
+        "class C:\n"
+        "    def __init__(self): self.cache, self.log = [5], []\n"
+        "    def __getstate__(self): return dict(self.__dict__)\n"
+        "    def __setstate__(self, state): self.__dict__.update(state, cache=None)",
+        # It is not the same whenever it is pickled.
+        "import time\n"
+        "class C:\n"
+        "    def __init__(self): self.log = []\n"
+        "    def __getstate__(self): return {'log': self.log, 'at': time.perf_counter()}\n"
+        "    def __setstate__(self, state): self.__dict__.update(state)",
+    ],
+)
+def test_an_object_that_pickles_in_its_own_way_has_not_changed_here(notebook: Notebook, kind: str) -> None:
+    notebook.local(f"{kind}\nc = C(); cs = [c]")
+    assert notebook.sky("c.log.append(1); c.new = 2") == []
+    notebook.local("found = cs[0] is c, c.log")
+    assert notebook["found"] == (True, [1])
