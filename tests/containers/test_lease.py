@@ -36,7 +36,7 @@ pool = sky.Compute(name={name!r}, provider=sky.Container(image={image!r}, python
 run = pool.start(work(5))
 while "begun" not in pool.logs().text:
     time.sleep(0.01)
-print("\\nup", flush=True)  # on a line of its own, whatever the tasks have printed
+print("\\nup\\n", end="", flush=True)  # in one piece, as a line of its own, whatever the tasks have printed
 time.sleep(100)
 """
 

@@ -88,7 +88,7 @@ pool.dict("kept")["key"] = "value"
 tasks = [pool.start(each("/root/go")) for each in (long, large, counted, failing)]
 tasks.append(pool.start(fed(never())))
 told(2) @ pool  # so that what was sent before it has arrived
-print("\\nup", flush=True)  # on a line of its own, whatever the tasks have printed
+print("\\nup\\n", end="", flush=True)  # in one piece, as a line of its own, whatever the tasks have printed
 time.sleep(1000)
 """
 

@@ -33,7 +33,7 @@ pool = sky.Compute(provider=sky.SSH(hosts=[{host!r}], username="root", client_ke
 run = pool.start(work("/root/mark", {seconds}))
 while "begun" not in pool.logs().text:
     time.sleep(0.01)
-print("\\nup", flush=True)  # on a line of its own, whatever the task has printed
+print("\\nup\\n", end="", flush=True)  # in one piece, as a line of its own, whatever the task has printed
 time.sleep(100)
 """
 
