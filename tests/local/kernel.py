@@ -1,6 +1,5 @@
 """A real kernel, driven as a front end drives it."""
 
-import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -116,7 +115,7 @@ class Kernel:
 def started() -> Iterator[Kernel]:
     """A kernel with the extension loaded; it is shut down, and nothing of it stays."""
     manager: Any = KernelManager()
-    manager.start_kernel(env={name: value for name, value in os.environ.items() if name != "SKYWARD_PROGRESS"})
+    manager.start_kernel()
     client = manager.blocking_client()
     try:
         client.start_channels()

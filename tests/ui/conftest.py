@@ -66,8 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     ]
     log = home / "log"
     with log.open("wb") as out:
-        env = {name: value for name, value in os.environ.items() if name != "SKYWARD_PROGRESS"}  # nbval has it off
-        process = subprocess.Popen(command, env=env | own, stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, env={**os.environ, **own}, stdout=out, stderr=subprocess.STDOUT)
     try:
         deadline = time.monotonic() + LIMIT
         while True:
