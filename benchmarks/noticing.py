@@ -26,7 +26,7 @@ def held(values: Any) -> int:
 def _arrays(count: int, megabytes: int) -> list[Any]:
     import numpy
 
-    return [numpy.full(megabytes * MB, number, dtype=numpy.uint8) for number in range(count)]
+    return [numpy.full(megabytes * MB, number % 251, dtype=numpy.uint8) for number in range(count)]
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
