@@ -72,10 +72,6 @@ class Extent:
     start: int
     end: int
 
-    def overlaps(self, other: "Extent") -> bool:
-        """Return whether there are addresses in both."""
-        return self.start < other.end and other.start < self.end
-
 
 def extent_of(array: Any) -> Extent:
     """Return where the elements of `array` lie."""
