@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 import pytest
@@ -20,6 +22,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from skyward.opened import opened
+from skyward.wire.modules import OUR_PACKAGES
 from tests.free_port import free_port
 
 _TIERS = Path(__file__).parent
@@ -86,6 +89,20 @@ def _sigint_interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def _our_modules() -> dict[str, ModuleType]:
+    return {name: module for name, module in list(sys.modules.items()) if name.partition(".")[0] in OUR_PACKAGES}
+
+
+@pytest.fixture(autouse=True)
+def _modules_stay() -> Iterator[None]:
+    """Fail a test that has one of our modules imported twice: a patch in a later test would miss the one in use."""
+    before = _our_modules()
+    yield
+    now = _our_modules()
+    replaced = sorted(name for name, module in before.items() if now.get(name) is not module)
+    assert not replaced, f"the test replaced {', '.join(replaced)} in sys.modules"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,11 @@ from types import CodeType, ModuleType
 
 import cloudpickle
 
-__all__ = ["imported_by", "is_local", "is_local_file", "local_modules", "travelling_by_value"]
+__all__ = ["OUR_PACKAGES", "imported_by", "is_local", "is_local_file", "local_modules", "travelling_by_value"]
 
-_OURS = frozenset({"skyward", "skyward_jupyter", "skyward_kernel", "skyward_providers"})
+OUR_PACKAGES = frozenset({"skyward", "skyward_jupyter", "skyward_kernel", "skyward_providers"})
+"""The packages of this distribution, which every node has: they never travel."""
+
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 _lock = threading.Lock()
@@ -34,7 +36,7 @@ _users = 0
 def is_local(module: ModuleType) -> bool:
     """Whether `module` is the user's own: its source is a file outside the standard library and `site-packages`."""
     name = getattr(module, "__name__", None)
-    if not isinstance(name, str) or name in ("__main__", "__mp_main__") or name.partition(".")[0] in _OURS:
+    if not isinstance(name, str) or name in ("__main__", "__mp_main__") or name.partition(".")[0] in OUR_PACKAGES:
         return False
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and is_local_file(file)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skyward.wire.modules import is_local_file
+from skyward.wire.modules import OUR_PACKAGES, is_local_file
 
 __all__ = ["ModuleSource", "imported_names", "imports_of", "source_bundle"]
 
@@ -127,7 +127,7 @@ def _load(name: str, spec: importlib.machinery.ModuleSpec) -> tuple[ModuleSource
     is_package = spec.submodule_search_locations is not None
     if _is_namespace(spec):
         return ModuleSource(name, b"", "", True, b""), ()
-    if spec.origin is None or name.partition(".")[0] == "skyward" or not is_local_file(spec.origin):
+    if spec.origin is None or name.partition(".")[0] in OUR_PACKAGES or not is_local_file(spec.origin):
         return None
     try:
         read = _read_file(name, os.path.abspath(spec.origin), is_package)

@@ -116,6 +116,10 @@ class TestSourceBundle:
         write("mine_e.py", "def (:")
         assert source_bundle(["mine_e"])["mine_e"].source == b"def (:"
 
+    def test_skyward_itself_stays_though_it_is_installed_from_its_sources(self, write: Write) -> None:
+        write("mine_h.py", "import skyward, skyward_jupyter.magics, skyward_kernel.pools, skyward_providers.local")
+        assert list(source_bundle(["mine_h"])) == ["mine_h"]
+
     def test_a_loaded_module_that_no_finder_knows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "hidden_a.py"
         path.write_text("x = 1")
