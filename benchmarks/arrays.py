@@ -11,7 +11,7 @@ from benchmarks.floors.loopback import Loopback
 from benchmarks.peers import Dask, Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import make, read, remote, size
-from skyward.compute import Compute
+from skyward.pool.compute import Compute
 
 __all__ = ["MB", "Fresh", "figures", "timed_touched"]
 

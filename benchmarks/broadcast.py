@@ -13,8 +13,8 @@ from benchmarks.kernel import bytes_sent
 from benchmarks.peers import Dask, Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import remote, size
-from skyward.compute import Compute
-from skyward.function import function
+from skyward.functions.function import function
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 
@@ -71,7 +71,10 @@ def _near() -> Compute:
 @contextmanager
 def _apart() -> Iterator[Compute]:
     """Nodes that do not know that they share a machine: blobs go over their connections, as between machines."""
-    with mock.patch("skyward.control.spreading.LocalAccess", type("ElsewhereAccess", (), {})), _near() as pool:
+    with (
+        mock.patch("skyward.control.act.nodes.replication.LocalAccess", type("ElsewhereAccess", (), {})),
+        _near() as pool,
+    ):
         yield pool
 
 

@@ -9,7 +9,7 @@ from benchmarks.floors.tcp import TcpCalls
 from benchmarks.peers import Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import noop, remote
-from skyward.compute import Compute
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 

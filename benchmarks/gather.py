@@ -7,8 +7,8 @@ from benchmarks.floors.tcp import TcpCalls
 from benchmarks.peers import Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import noop_of, remote
-from skyward.compute import Compute
-from skyward.pending import gather
+from skyward.functions.pending import gather
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 

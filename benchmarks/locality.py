@@ -9,9 +9,9 @@ from benchmarks.arrays import Fresh
 from benchmarks.figure import Aim, Figure, median, timed
 from benchmarks.settings import Settings
 from benchmarks.tasks import remote
-from skyward.compute import Compute
-from skyward.control.locality import Locality
-from skyward.function import gather
+from skyward.control.decide.tasks.locality import Locality
+from skyward.functions.function import gather
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 

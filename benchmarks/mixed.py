@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.figure import Figure, percentile, timed
 from benchmarks.settings import Settings
 from benchmarks.tasks import remote
-from skyward.compute import Compute
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 

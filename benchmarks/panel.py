@@ -12,17 +12,17 @@ import time
 from typing import Any
 from unittest.mock import Mock
 
-from skyward.control.costing import Terms
-from skyward.control.origin import Origin
-from skyward.control.record import TaskRecord
-from skyward.control.snapshot import PoolReport, PoolSnapshot
-from skyward.control.viewing import view
-from skyward.control.work import TaskFuture, Work
+from skyward.control.act.report import view
+from skyward.control.act.tasks.record import TaskRecord
+from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.observe.costs import Terms
+from skyward.control.observe.origin import Origin
+from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Scenario, one_group
 from skyward.simulator.workload import Spread, Task
-from skyward.wire.code import PreparedCode
-from skyward.wire.payload import encode as encode_value
+from skyward.wire.payloads.code import PreparedCode
+from skyward.wire.payloads.payload import encode as encode_value
 from skyward_kernel.projection import changes, encode, project
 from skyward_kernel.publisher import Publisher
 

@@ -9,7 +9,7 @@ from benchmarks.floors.process import Served
 from benchmarks.peers import Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import noop_of
-from skyward.compute import Compute
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 

@@ -21,8 +21,8 @@ from benchmarks.floors.loopback import Loopback
 from benchmarks.floors.process import Served
 from benchmarks.settings import Settings
 from benchmarks.tasks import remote
-from skyward.compute import Compute
-from skyward.control.background import run
+from skyward.pool.compute import Compute
+from skyward.process.background import run
 from skyward_providers.ssh import SSH
 from tests.machines.machine import Machine, Network, why_not
 

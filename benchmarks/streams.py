@@ -9,7 +9,7 @@ from benchmarks.floors.loopback import Loopback
 from benchmarks.peers import Dask, Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import put_all, remote
-from skyward.compute import Compute
+from skyward.pool.compute import Compute
 
 __all__ = ["figures"]
 

@@ -3,20 +3,14 @@
 Public names load when they are first used, so that the import is fast and brings nothing along.
 """
 
-import sys
-from types import ModuleType
-
 TYPE_CHECKING = False  # the type checkers know the name; importing `typing` for it would cost more than all of this
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward import accelerators, errors, events, time
     from skyward.accelerators import Accelerator
-    from skyward.attaching import attach
-    from skyward.collections import barrier, counter, dict, lock, queue, set
-    from skyward.compute import Compute
-    from skyward.control.streams import Stream
-    from skyward.control.work import TaskFuture
+    from skyward.control.act.tasks.streams import Stream
+    from skyward.control.act.tasks.task import TaskFuture
     from skyward.errors import (
         BudgetExhaustedError,
         CollectionError,
@@ -55,18 +49,21 @@ if TYPE_CHECKING:
         TooLargeError,
         UsageError,
     )
-    from skyward.function import SkyFunction, function, main
-    from skyward.instance import InstanceInfo, instance_info, is_head
-    from skyward.kept import Kept
-    from skyward.output import silent, stderr, stdout
-    from skyward.pending import PendingFunction, PendingFunctionGroup, gather
-    from skyward.reaping import reap
-    from skyward.requests import request_resources
-    from skyward.sharding import shard
-    from skyward.shelf import keep
-    from skyward.shown import watch
+    from skyward.functions.function import SkyFunction, function, main
+    from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gather
+    from skyward.functions.target import sky
+    from skyward.kept.handles import Kept
+    from skyward.kept.keep import keep
+    from skyward.pool.attach import attach
+    from skyward.pool.compute import Compute
+    from skyward.pool.reap import reap
+    from skyward.pool.resource_requests import request_resources
+    from skyward.pool.shown import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
-    from skyward.target import sky
+    from skyward.task.collections import barrier, counter, dict, lock, queue, set
+    from skyward.task.instance import InstanceInfo, instance_info, is_head
+    from skyward.task.output import silent, stderr, stdout
+    from skyward.task.sharding import shard
     from skyward_providers.adapter import Adapter
     from skyward_providers.container import Container
     from skyward_providers.local import Local
@@ -159,45 +156,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Accelerator": "accelerators",
-    "attach": "attaching",
-    "barrier": "collections",
-    "counter": "collections",
-    "dict": "collections",
-    "lock": "collections",
-    "queue": "collections",
-    "set": "collections",
-    "Compute": "compute",
-    "Stream": "control.streams",
-    "TaskFuture": "control.work",
-    "SkyFunction": "function",
-    "function": "function",
-    "main": "function",
-    "InstanceInfo": "instance",
-    "instance_info": "instance",
-    "is_head": "instance",
-    "Kept": "kept",
-    "keep": "shelf",
-    "silent": "output",
-    "stderr": "output",
-    "stdout": "output",
-    "PendingFunction": "pending",
-    "PendingFunctionGroup": "pending",
-    "gather": "pending",
-    "reap": "reaping",
-    "request_resources": "requests",
-    "shard": "sharding",
-    "watch": "shown",
-    "Image": "specs",
-    "Nodes": "specs",
-    "Options": "specs",
-    "PipIndex": "specs",
-    "Spec": "specs",
-    "Volume": "specs",
-    "Worker": "specs",
-    "sky": "target",
+    "accelerators": ("Accelerator",),
+    "control.act.tasks.streams": ("Stream",),
+    "control.act.tasks.task": ("TaskFuture",),
+    "functions.function": ("SkyFunction", "function", "main"),
+    "functions.pending": ("PendingFunction", "PendingFunctionGroup", "gather"),
+    "functions.target": ("sky",),
+    "kept.handles": ("Kept",),
+    "kept.keep": ("keep",),
+    "pool.attach": ("attach",),
+    "pool.compute": ("Compute",),
+    "pool.reap": ("reap",),
+    "pool.resource_requests": ("request_resources",),
+    "pool.shown": ("watch",),
+    "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
+    "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
+    "task.instance": ("InstanceInfo", "instance_info", "is_head"),
+    "task.output": ("silent", "stderr", "stdout"),
+    "task.sharding": ("shard",),
 }
-"""The module of each public name, of those that are neither a module nor an error."""
+"""The public names of each module, of those that are neither a module nor an error."""
 
 _MODULES = ("accelerators", "errors", "events", "time")
 _PROVIDERS = {"Adapter": "adapter", "Container": "container", "Local": "local", "SSH": "ssh"}
@@ -209,8 +187,9 @@ def _load(name: str) -> object:
     if name in _MODULES:
         return import_module(f"skyward.{name}")
     if name in _PROVIDERS:
-        return import_module("skyward.provider").find_provider(_PROVIDERS[name])
-    return getattr(import_module(f"skyward.{_HOMES.get(name, 'errors')}"), name)
+        return import_module("skyward.providers.protocol").find_provider(_PROVIDERS[name])
+    home = next((home for home, names in _HOMES.items() if name in names), "errors")
+    return getattr(import_module(f"skyward.{home}"), name)
 
 
 class _MissingName(AttributeError):
@@ -247,26 +226,6 @@ if not TYPE_CHECKING:  # the type checkers would take every name for public
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-_NOT_MODULES = frozenset((*_HOMES, "compute", "metrics"))
-"""Names of modules that are not attributes of the package: public names of their own, or names that people mean
-something else by.
-"""
-
-
-class _Door(ModuleType):
-    """Keeps `sky.function` the decorator when the import system binds the module of the same name."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in _NOT_MODULES or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[object, ...]:  # a task that uses `sky` imports it on its node, as with any module
-        return __import__, (self.__name__,)
-
-
-sys.modules[__name__].__class__ = _Door
 
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:

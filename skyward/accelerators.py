@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
-from skyward import limits
 from skyward.errors import SpecError
-from skyward.values import FrozenMap, Value, number, of_type, shown
+from skyward.values import limits
+from skyward.values.validation import FrozenMap, Value, number, of_type, shown
 
 type FormFactor = Literal["SXM", "PCIe", "NVL"]
 

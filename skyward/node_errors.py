@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from skyward.errors import NodeErrors
-from skyward.words import nodes_text
+from skyward.formatting import nodes_text
 
 __all__ = ["error_of_nodes", "regroup"]
 

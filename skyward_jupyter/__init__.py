@@ -12,13 +12,13 @@ _NAME = "SkyMagics"
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Twice does no harm."""
-    from skyward.watching import watch_with
-    from skyward_jupyter.cell import EmptyBody
-    from skyward_jupyter.completion import completer, register
-    from skyward_jupyter.magics import COMMANDS, SkyMagics
-    from skyward_jupyter.option_table import POOL_LABELS
-    from skyward_jupyter.panel import connect
-    from skyward_jupyter.pictures import draw_figures
+    from skyward.pool.progress import watch_with
+    from skyward_jupyter.cells.cell import EmptyBody
+    from skyward_jupyter.display.pictures import draw_figures
+    from skyward_jupyter.magics.completion import completer, register
+    from skyward_jupyter.magics.magics import COMMANDS, SkyMagics
+    from skyward_jupyter.magics.panel import connect
+    from skyward_jupyter.options.option_table import POOL_LABELS
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
@@ -38,12 +38,12 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take the magics away from `shell`, and close the pools that they have opened. Idempotent."""
-    from skyward.kept import open_with
-    from skyward.watching import watch_with
-    from skyward_jupyter.cell import EmptyBody
-    from skyward_jupyter.completion import unregister
-    from skyward_jupyter.magics import EXPRESSION
-    from skyward_jupyter.pictures import leave_figures
+    from skyward.kept.handles import open_with
+    from skyward.pool.progress import watch_with
+    from skyward_jupyter.cells.cell import EmptyBody
+    from skyward_jupyter.display.pictures import leave_figures
+    from skyward_jupyter.magics.completion import unregister
+    from skyward_jupyter.magics.magics import EXPRESSION
     from skyward_kernel.pools import resident
 
     manager = shell.magics_manager

@@ -21,8 +21,8 @@ from jupyter_client.connect import LocalPortCache
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from skyward.opened import opened
-from skyward.wire.modules import OUR_PACKAGES
+from skyward.process.open_pools import opened
+from skyward.wire.payloads.modules import OUR_PACKAGES
 from tests.free_port import free_port
 
 _TIERS = Path(__file__).parent
@@ -155,7 +155,7 @@ def _processes() -> dict[tuple[int, str, int], psutil.Process]:
 def _is_of_a_worker(process: psutil.Process) -> bool:
     parent = process.parent()
     return (
-        "skyward.worker.child" in process.cmdline()
+        "skyward.worker.tasks.child" in process.cmdline()
         and parent is not None
         and "skyward.worker.supervisor" in parent.cmdline()  # a supervisor itself does not say so
     )

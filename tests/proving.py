@@ -3,7 +3,7 @@
 import selectors
 import socket
 
-from skyward.wire.proof import prove_to_caller
+from skyward.wire.transport.proof import prove_to_caller
 
 __all__ = ["accept"]
 

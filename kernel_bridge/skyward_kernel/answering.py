@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from skyward.errors import UsageError
-from skyward.provider import ExecAccess, LocalAccess, SSHAccess
+from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.pools import PoolManager, compute_fields
 from skyward_kernel.protocol import (
     AskOutput,
@@ -63,7 +63,7 @@ class Answering:
                 return StartLog(id, compute.start_log(node), not waits)
 
     def _shell(self, id: str, pool: str, node: int) -> Shell:
-        from skyward.link.login import login
+        from skyward.link.ssh.login import login
 
         nodes = self._pools.get(pool).snapshot().nodes
         match next((each.access for each in nodes if each.rank == node and each.state != "stopping"), None):
@@ -86,9 +86,9 @@ class Answering:
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
-    from skyward.compute import Compute
-    from skyward.control import background
-    from skyward.control.offered import find_offers
+    from skyward.control.act.nodes.offered import find_offers
+    from skyward.pool.compute import Compute
+    from skyward.process import background
 
     pool = Compute(name=name, **compute_fields(asked))  # never opened: it reads the options as the real one would
     offers: list[OfferView] = []

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from skyward.errors import SkywardError, UsageError
+from skyward.formatting import count_text
 from skyward.specs import Nodes
-from skyward.words import count_text
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
     Answer,
@@ -128,7 +128,7 @@ def _reap(pool: str) -> str:
     Raises:
         UsageError: nothing is, or some of it may be left all the same.
     """
-    from skyward.reaping import reap, told
+    from skyward.pool.reap import reap, told
 
     done = reap([pool])
     if not done:

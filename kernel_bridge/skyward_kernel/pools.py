@@ -12,15 +12,15 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.config.pools import configured_values
-from skyward.control.forked import is_forked
 from skyward.errors import ProvisioningError, SpecError, UsageError
-from skyward.opened import observe_with, opened, say
+from skyward.process.forked import is_forked
+from skyward.process.open_pools import observe_with, opened, say
 from skyward.specs import Nodes, NodesLike, OptionFields
 from skyward.specs.paths import compute_fields, field_paths
 from skyward_kernel.reaper import start_reaping
 
 if TYPE_CHECKING:
-    from skyward.compute import Compute
+    from skyward.pool.compute import Compute
 
 __all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "manager_of", "resident"]
 
@@ -238,7 +238,7 @@ class PoolManager:
             UsageError: there is none, its owner lives, or this kernel has a pool of that name already.
             ProvisioningError: nothing of it is left.
         """
-        from skyward.attaching import attach
+        from skyward.pool.attach import attach
 
         with self._lock:
             one_at_a_time = self._openings.setdefault(name, threading.Lock())
@@ -340,7 +340,7 @@ class PoolManager:
 
     def _make(self, name: str, asked: Asked) -> "Compute":
         if self._factory is None:
-            from skyward.compute import Compute  # the engine is loaded when the first pool is
+            from skyward.pool.compute import Compute  # the engine is loaded when the first pool is
 
             self._factory = Compute
         return self._factory(name=name, **compute_fields({**self._defaults(name), **asked}))

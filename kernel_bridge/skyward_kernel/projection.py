@@ -5,12 +5,20 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from skyward.control.costing import CellCost
-from skyward.control.decisions import DecisionEvent
-from skyward.control.origin import Origin
-from skyward.control.snapshot import KeptView, NodeView, OutputView, PoolReport, PoolSnapshot, TaskView, TroubleView
-from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
-from skyward.words import size_text
+from skyward.control.observe.costs import CellCost
+from skyward.control.observe.origin import Origin
+from skyward.control.observe.snapshot import (
+    KeptView,
+    NodeView,
+    OutputView,
+    PoolReport,
+    PoolSnapshot,
+    TaskView,
+    TroubleView,
+)
+from skyward.events.decisions import DecisionEvent
+from skyward.formatting import size_text
+from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
 from skyward_kernel.rows import (
     KEPT,
@@ -30,7 +38,7 @@ from skyward_kernel.rows import (
 )
 
 if TYPE_CHECKING:
-    from skyward.reaping import Orphan
+    from skyward.pool.reap import Orphan
 
 __all__ = ["PanelState", "Table", "changes", "encode", "project", "project_orphans"]
 

@@ -18,8 +18,8 @@ from skyward_kernel.protocol import Delta, FormField, Snapshot
 from skyward_kernel.rows import Row
 
 if TYPE_CHECKING:
-    from skyward.compute import Compute
-    from skyward.reaping import Orphan
+    from skyward.pool.compute import Compute
+    from skyward.pool.reap import Orphan
 
 __all__ = ["FindOrphans", "Publisher", "Watched"]
 

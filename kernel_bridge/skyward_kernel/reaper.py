@@ -16,7 +16,7 @@ _logger = logging.getLogger(__name__)
 
 def start_reaping(every: float = EVERY) -> Callable[[], object]:
     """Reap what is past its lease, now and again and again, in the background; what ends that."""
-    from skyward.control import background
+    from skyward.process import background
 
     return background.run(_reap_again_and_again(every)).cancel
 
@@ -33,7 +33,7 @@ async def _reap_again_and_again(every: float) -> None:
 
 
 def _reap_due() -> None:
-    from skyward.reaping import reap, told
+    from skyward.pool.reap import reap, told
 
     for done in reap(due=True):
         _logger.log(logging.WARNING if done.error else logging.INFO, "left behind: %s", told(done))

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from skyward.errors import NoOffersError, ProvisioningError, SpecError
-from skyward.link.adapter_server import AdapterServer
-from skyward.link.adapters import SILENCE, Wanted
-from skyward.provider import (
+from skyward.link.adapters.book import SILENCE, Wanted
+from skyward.link.adapters.server import AdapterServer
+from skyward.providers.protocol import (
     SETUP_FIELDS,
     ActsOn,
     Cluster,
@@ -29,9 +29,9 @@ from skyward.provider import (
     not_acted_on,
 )
 from skyward.specs import Spec
-from skyward.specs.needs import Needs
-from skyward.values import of_type, seconds, shown
-from skyward.wire.adapter import Heartbeat, Malformed, StartWorkerGroup, encode
+from skyward.values.needs import Needs
+from skyward.values.validation import of_type, seconds, shown
+from skyward.wire.protocol.adapter import Heartbeat, Malformed, StartWorkerGroup, encode
 
 __all__ = ["TOKEN_VARIABLE", "Adapter", "parse_address"]
 

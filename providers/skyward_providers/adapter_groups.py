@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from skyward.provider import Cluster, Instance, LocalAccess, Offer, Provider
+from skyward.providers.protocol import Cluster, Instance, LocalAccess, Offer, Provider
 from skyward.specs import Spec
-from skyward.wire.adapter import (
+from skyward.wire.protocol.adapter import (
     Answer,
     Malformed,
     ShutdownWorkerGroup,

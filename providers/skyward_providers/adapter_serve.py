@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from skyward.errors import SkywardError, SpecError
-from skyward.link.adapter_server import Lines, RefusedError, dial
-from skyward.link.adapters import SILENCE
+from skyward.link.adapters.book import SILENCE
+from skyward.link.adapters.server import Lines, RefusedError, dial
 from skyward.offers import Asked, no_offer_fits, rank
-from skyward.provider import ProviderConfig, acts_on, find_provider
+from skyward.providers.protocol import ProviderConfig, acts_on, find_provider
 from skyward.specs import Spec
-from skyward.values import FrozenMap, shown
-from skyward.wire.adapter import (
+from skyward.values.validation import FrozenMap, shown
+from skyward.wire.protocol.adapter import (
     Answer,
     Goodbye,
     Heartbeat,

@@ -21,11 +21,20 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skyward import limits
 from skyward.errors import ProvisioningError, SpecError
-from skyward.provider import SETUP_FIELDS, ActsOn, Cluster, ExecAccess, Instance, InstanceType, Offer, Provider
+from skyward.providers.protocol import (
+    SETUP_FIELDS,
+    ActsOn,
+    Cluster,
+    ExecAccess,
+    Instance,
+    InstanceType,
+    Offer,
+    Provider,
+)
 from skyward.specs import Spec
-from skyward.values import number, of_type, seconds, shown, strings
+from skyward.values import limits
+from skyward.values.validation import number, of_type, seconds, shown, strings
 from skyward_providers.container_engine import Engine, EngineError, missing
 
 __all__ = ["Container"]

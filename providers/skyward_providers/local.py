@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from skyward import limits
 from skyward.errors import ProvisioningError, SpecError
-from skyward.provider import (
+from skyward.providers.protocol import (
     SETUP_FIELDS,
     Access,
     ActsOn,
@@ -32,7 +31,8 @@ from skyward.provider import (
     Provider,
 )
 from skyward.specs import Spec
-from skyward.values import number, seconds, shown, whole
+from skyward.values import limits
+from skyward.values.validation import number, seconds, shown, whole
 from skyward_providers.local_gpus import find_gpus
 
 __all__ = ["Local"]

@@ -12,9 +12,9 @@ from os import PathLike, fspath
 from weakref import WeakSet, WeakValueDictionary
 
 from skyward.errors import ProvisioningError, SpecError
-from skyward.provider import SETUP_FIELDS, ActsOn, Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
+from skyward.providers.protocol import SETUP_FIELDS, ActsOn, Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
 from skyward.specs import Spec
-from skyward.values import listed, of_type, seconds, strings
+from skyward.values.validation import listed, of_type, seconds, strings
 
 __all__ = ["SSH"]
 

@@ -11,7 +11,7 @@ from skyward.config.values import GROUPS, PROVIDER, is_of_nodes, read_field, unk
 from skyward.errors import SpecError
 from skyward.specs import Spec, resolve_groups
 from skyward.specs.paths import compute_fields
-from skyward.values import closest
+from skyward.values.validation import closest
 
 __all__ = ["Config", "Found", "load"]
 

@@ -4,8 +4,8 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from skyward.errors import ProviderMissingError, SpecError
-from skyward.provider import find_provider
-from skyward.values import closest
+from skyward.providers.protocol import find_provider
+from skyward.values.validation import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from skyward.errors import ProviderMissingError, SpecError
-from skyward.provider import find_provider
+from skyward.providers.protocol import find_provider
 from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
-from skyward.values import closest
+from skyward.values.validation import closest
 
 __all__ = ["GROUPS", "PROVIDER", "is_of_nodes", "read_field", "unknown_field"]
 

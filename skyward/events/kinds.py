@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skyward.control.decisions import DecisionEvent
+    from skyward.events.decisions import DecisionEvent
 
 __all__ = [
     "BaseEvent",

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from skyward import limits
 from skyward.errors import UsageError
 from skyward.events.kinds import BaseEvent, EventsDropped
-from skyward.values import number
+from skyward.values import limits
+from skyward.values.validation import number
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -148,7 +148,7 @@ class EventStream[E: BaseEvent](Iterator[E | EventsDropped], AsyncIterator[E | E
             SpecError: `timeout` is no number of seconds.
         """
         number(timeout, "timeout", zero=True, optional=True, most=limits.SECONDS)
-        from skyward.control import background  # the types of events are usable without a loop
+        from skyward.process import background  # the types of events are usable without a loop
 
         if background.on_loop():
             raise UsageError(

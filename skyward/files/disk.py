@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from skyward.files.patterns import TEMPORARY, Excludes, Glob
-from skyward.wire.clock import clock
-from skyward.wire.digest import content_address
+from skyward.process.clock import clock
+from skyward.wire.payloads.digest import content_address
 
 __all__ = [
     "CHUNK",

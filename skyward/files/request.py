@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from skyward.files.disk import Content
 from skyward.files.patterns import Excludes, Glob, is_inside
-from skyward.wire.payload import Packed
+from skyward.wire.payloads.payload import Packed
 
 __all__ = ["SMALL", "Brought", "FilesRequest", "FilesResult", "Packing", "Root", "Span", "pieces"]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from skyward.provider import Cluster, Instance
+from skyward.providers.protocol import Cluster, Instance
 
 __all__ = ["ClusterEntry", "MachineEntry", "PoolEntry", "WorkerEntry"]
 

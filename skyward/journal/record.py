@@ -11,7 +11,7 @@ from skyward.journal.claim import Claim
 from skyward.journal.entries import PoolEntry, WorkerEntry
 from skyward.journal.sealing import Seal
 from skyward.journal.store import Journal
-from skyward.provider import Cluster, Instance
+from skyward.providers.protocol import Cluster, Instance
 
 __all__ = ["PoolRecord"]
 

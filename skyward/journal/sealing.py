@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from skyward.values import Secret
+from skyward.values.validation import Secret
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet

@@ -13,7 +13,7 @@ from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
 from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
 from skyward.journal.sealing import Seal
-from skyward.provider import Instance
+from skyward.providers.protocol import Instance
 
 __all__ = ["Journal"]
 

@@ -7,10 +7,10 @@ import threading
 import time
 from concurrent.futures import Future
 
-from skyward.wire.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
-from skyward.wire.copies import room
-from skyward.wire.messages import Blob
-from skyward.wire.proof import UnprovedError, call
+from skyward.wire.payloads.copies import room
+from skyward.wire.protocol.messages import Blob
+from skyward.wire.transport.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
+from skyward.wire.transport.proof import UnprovedError, call
 
 __all__ = ["BulkLane", "BulkPath", "NodeFullError"]
 

@@ -13,9 +13,20 @@ from datetime import timedelta
 from casty import ActorFailed, Client, MessageTooLarge, NotStarted, Refused, Runtime, Unavailable
 
 from skyward.errors import NodeStartError
-from skyward.wire.mailbox import LIMITS, reference
-from skyward.wire.messages import BATCH_BYTES, Blob, Code, Command, Commands, Event, Exchange, Feed, Payload, Submit
-from skyward.wire.trust import Credentials, presented
+from skyward.wire.protocol.mailbox import LIMITS, reference
+from skyward.wire.protocol.messages import (
+    BATCH_BYTES,
+    Blob,
+    Code,
+    Command,
+    Commands,
+    Event,
+    Exchange,
+    Feed,
+    Payload,
+    Submit,
+)
+from skyward.wire.transport.trust import Credentials, presented
 
 __all__ = ["Channel", "engine_runtime"]
 

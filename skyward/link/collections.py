@@ -8,10 +8,10 @@ from typing import Any
 from casty import Client
 
 from skyward.link.channel import engine_runtime
-from skyward.wire.shared.hub import LIMITS, Hub
-from skyward.wire.shared.losing import Name
-from skyward.wire.shared.requests import Request
-from skyward.wire.trust import Credentials, presented
+from skyward.wire.collections.hub import LIMITS, Hub
+from skyward.wire.collections.lost import Name
+from skyward.wire.collections.requests import Request
+from skyward.wire.transport.trust import Credentials, presented
 
 __all__ = ["ClusterClient"]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from skyward.bootstrap import Facts, PhaseEvent, Plan, read_facts
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
-from skyward.link.hello import Hello, WorkerProcess
-from skyward.link.here import run_here
-from skyward.link.ssh_transport import to_the_end
-from skyward.link.ssh_worker import SSHWorker
-from skyward.provider import Access, ExecAccess, LocalAccess, SSHAccess
-from skyward.wire.secrets import PASS_VARIABLE
+from skyward.link.connection.hello import Hello, WorkerProcess
+from skyward.link.connection.programs import run_here
+from skyward.link.connection.transport import to_the_end
+from skyward.link.ssh.worker import SSHWorker
+from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
+from skyward.wire.transport.secrets import PASS_VARIABLE
 
 __all__ = ["LocalWorker", "enter_worker", "start_worker"]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from skyward.provider import Offer, Provider
+from skyward.providers.protocol import Offer, Provider
 
 __all__ = ["ask", "reason_of"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from skyward.accelerators import Accelerator, describe, from_name, has_variants
 from skyward.errors import SpecError
-from skyward.provider import PROVIDER_FIELDS, InstanceType, Market, Offer
+from skyward.providers.protocol import PROVIDER_FIELDS, InstanceType, Market, Offer
 from skyward.specs import Spec
 
 __all__ = ["FILTERS", "allowed_markets", "excluded_by", "market_excluded_by"]

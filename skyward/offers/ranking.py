@@ -12,7 +12,7 @@ from typing import Any
 
 from skyward.errors import NoOffersError
 from skyward.offers.filters import FILTERS, allowed_markets, excluded_by, market_excluded_by
-from skyward.provider import PROVIDER_FIELDS, Market, Offer
+from skyward.providers.protocol import PROVIDER_FIELDS, Market, Offer
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 

@@ -10,7 +10,7 @@ from skyward.reporting.log import EventLog, log_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skyward.control.snapshot import PoolSnapshot
+    from skyward.control.observe.snapshot import PoolSnapshot
     from skyward.events.bus import EventBus
     from skyward.specs import Options
 

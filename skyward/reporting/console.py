@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from skyward import events
-from skyward.opened import say
+from skyward.process.open_pools import say
 from skyward.reporting.lines import SHOWN, line_of, money, seconds
 from skyward.reporting.screen import Screen, is_terminal, screen
 
 if TYPE_CHECKING:
-    from skyward.control.snapshot import PoolSnapshot
+    from skyward.control.observe.snapshot import PoolSnapshot
     from skyward.events.bus import EventBus
     from skyward.specs.options import Console as Option
 

@@ -4,7 +4,7 @@ import logging
 from typing import NamedTuple
 
 from skyward import events
-from skyward.words import count_text, joined
+from skyward.formatting import count_text, joined
 
 __all__ = ["LOGGED", "SHOWN", "Line", "line_of"]
 

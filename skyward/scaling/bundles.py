@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from skyward.scaling.planner import Existing, NodeType, PlanRequest, plan
 from skyward.scaling.snapshot import Demand, Group
-from skyward.specs.needs import Needs, Resources
+from skyward.values.needs import Needs, Resources
 
 __all__ = ["bundle", "floor_nodes", "free_of", "node_type"]
 

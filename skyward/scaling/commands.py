@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from skyward.errors import SpecError
-from skyward.values import number
+from skyward.values.validation import number
 
 __all__ = ["Command", "Rule", "Shutdown", "Start", "Tasks", "View", "WorkerGroup", "check_ratios", "least_queued"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from skyward.scaling.snapshot import Group, Snapshot
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["at_once", "cheapest", "never"]
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from skyward.specs.needs import Resources
+from skyward.values.needs import Resources
 
 __all__ = ["Candidate", "Placed", "Room", "Rooms", "Score", "Shape", "fill", "largest_first", "score", "shapes_of"]
 

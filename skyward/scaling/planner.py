@@ -11,7 +11,7 @@ from itertools import count
 from typing import Literal
 
 from skyward.scaling.packing import Candidate, Room, Rooms, Shape, fill, shapes_of
-from skyward.specs.needs import Resources
+from skyward.values.needs import Resources
 
 __all__ = ["Cause", "Existing", "Gang", "NodeType", "Plan", "PlanRequest", "plan"]
 

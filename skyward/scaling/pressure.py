@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from skyward.scaling.fitting import at_once, cheapest
 from skyward.scaling.snapshot import Counts, Decision, Demand, Group, Snapshot
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 
 __all__ = ["LOW_UTILISATION", "Outcome", "Pressure", "desired_nodes"]
 

@@ -10,7 +10,7 @@ from skyward.scaling.no import No
 from skyward.scaling.pressure import Pressure
 from skyward.scaling.snapshot import Policy
 from skyward.scaling.vanilla import Vanilla
-from skyward.values import closest
+from skyward.values.validation import closest
 
 __all__ = ["POLICIES", "find_policy"]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from skyward.specs.needs import NOTHING, Needs, Resources
+from skyward.values.needs import NOTHING, Needs, Resources
 
 __all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "Snapshot", "Staying"]
 

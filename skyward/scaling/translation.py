@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
 from skyward.scaling.fitting import never
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 
 __all__ = ["combine", "decide"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-from skyward.control.machine_messages import Allocated, Failed, Gone, Joined, Lost, Refused, Request
+from skyward.control.decide.machines.messages import Allocated, Failed, Gone, Joined, Lost, Refused, Request
 from skyward.simulator.clock import Clock
 from skyward.simulator.faults import Faults
 from skyward.simulator.workload import Spread

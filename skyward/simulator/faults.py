@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from skyward.errors import SpecError
-from skyward.values import closest
+from skyward.values.validation import closest
 
 __all__ = ["CALM", "PRESETS", "Faults", "find_faults"]
 

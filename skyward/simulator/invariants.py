@@ -4,14 +4,14 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from skyward.control import machine_messages as machines
-from skyward.control import task_messages as tasks
-from skyward.control.plane_messages import Decided, Effect, Message, Tick
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.messages import Decided, Effect, Message, Tick
+from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import SkywardError
 from skyward.simulator.scenario import Scenario
 
 if TYPE_CHECKING:
-    from skyward.control.instances import InstanceState
+    from skyward.control.decide.machines.instance import InstanceState
     from skyward.simulator.runner import Runner
 
 __all__ = ["InvariantError", "Invariants"]

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from skyward.control.decisions import DecisionEvent
+from skyward.events.decisions import DecisionEvent
 from skyward.scaling.snapshot import Group
 from skyward.simulator.cloud import CloudMachine
 from skyward.simulator.worker import Run

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Literal, Protocol
 
-from skyward.control import machine_messages as machines
-from skyward.control import task_messages as tasks
-from skyward.control.plane import ControlPlane
-from skyward.control.plane_messages import Decided, Effect, Floor, Fund, Message, Open, Resize, Tick
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.messages import Decided, Effect, Floor, Fund, Message, Open, Resize, Tick
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Demand
 from skyward.simulator.clock import Clock

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from skyward.control.places import Place
-from skyward.control.plane_settings import PlaneSettings
-from skyward.control.requesting import Limits
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import CALM, Faults

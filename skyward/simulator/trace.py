@@ -14,7 +14,7 @@ from typing import Any
 
 from skyward.errors import SpecError
 from skyward.simulator.workload import Task
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["read_trace", "write_trace"]
 

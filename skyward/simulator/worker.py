@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skyward.control.task_messages import Ended, Started
+from skyward.control.decide.tasks.messages import Ended, Started
 from skyward.scaling.snapshot import Group
 from skyward.simulator.clock import Clock
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["Run", "Worker"]
 

@@ -7,8 +7,8 @@ from random import Random
 from typing import NamedTuple
 
 from skyward.errors import SpecError
-from skyward.specs.needs import NOTHING, Needs
-from skyward.values import closest
+from skyward.values.needs import NOTHING, Needs
+from skyward.values.validation import closest
 
 __all__ = ["WORKLOADS", "Spread", "Task", "Workload"]
 

@@ -6,12 +6,12 @@ Names load when they are first used: a node knows what a task needs of it, and n
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from skyward.specs.image import Image, PipIndex, SkywardSource, Volume
-    from skyward.specs.needs import NOTHING, Needs, Resources
     from skyward.specs.nodes import Executor, Nodes, NodesLike, Worker
     from skyward.specs.options import Console, OptionFields, Options, Selection
     from skyward.specs.resolve import DEFAULT_GROUP, ComputeFields, GroupsLike, Resolved, resolve_groups
     from skyward.specs.spec import Allocation, Architecture, Spec, SpecFields
-    from skyward.values import FrozenMap
+    from skyward.values.needs import NOTHING, Needs, Resources
+    from skyward.values.validation import FrozenMap
 
 __all__ = [
     "DEFAULT_GROUP",
@@ -43,7 +43,7 @@ __all__ = [
 
 _HOMES = {
     "skyward.specs.image": ("Image", "PipIndex", "SkywardSource", "Volume"),
-    "skyward.specs.needs": ("NOTHING", "Needs", "Resources"),
+    "skyward.values.needs": ("NOTHING", "Needs", "Resources"),
     "skyward.specs.nodes": ("Executor", "Nodes", "NodesLike", "Worker"),
     "skyward.specs.options": ("Console", "OptionFields", "Options", "Selection"),
     "skyward.specs.resolve": (
@@ -54,7 +54,7 @@ _HOMES = {
         "resolve_groups",
     ),
     "skyward.specs.spec": ("Allocation", "Architecture", "Spec", "SpecFields"),
-    "skyward.values": ("FrozenMap",),
+    "skyward.values.validation": ("FrozenMap",),
 }
 """The names of each module."""
 

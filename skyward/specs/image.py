@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import SpecError
 from skyward.specs.variables import check_variables
-from skyward.values import FrozenMap, Secret, Value, choice, listed, of_type, seconds, shown, strings, text_map
+from skyward.values.validation import (
+    FrozenMap,
+    Secret,
+    Value,
+    choice,
+    listed,
+    of_type,
+    seconds,
+    shown,
+    strings,
+    text_map,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from skyward import limits
 from skyward.errors import SpecError
-from skyward.values import Value, choice, number, shown, whole
+from skyward.values import limits
+from skyward.values.validation import Value, choice, number, shown, whole
 
 __all__ = ["Executor", "Nodes", "NodesLike", "Worker"]
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
-from skyward import limits
 from skyward.specs.nodes import Worker
-from skyward.values import Value, choice, number, of_type, seconds, whole
+from skyward.values import limits
+from skyward.values.validation import Value, choice, number, of_type, seconds, whole
 
 if TYPE_CHECKING:
     from skyward.scaling.snapshot import Policy

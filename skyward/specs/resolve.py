@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from skyward import limits
 from skyward.errors import SpecError
 from skyward.specs.options import OptionFields, Options
 from skyward.specs.spec import Spec, SpecFields
-from skyward.values import FrozenMap, closest, shown
+from skyward.values import limits
+from skyward.values.validation import FrozenMap, closest, shown
 
 __all__ = ["DEFAULT_GROUP", "ComputeFields", "GroupsLike", "Resolved", "resolve_groups"]
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
-from skyward import limits
 from skyward.accelerators import Accelerator, parse_accelerator
 from skyward.errors import SpecError
 from skyward.specs.image import Image, Volume
-from skyward.specs.needs import capability_set, resource_map
 from skyward.specs.nodes import Nodes, NodesLike
-from skyward.values import FrozenMap, Value, choice, listed, number, of_type, seconds, shown
+from skyward.values import limits
+from skyward.values.needs import capability_set, resource_map
+from skyward.values.validation import FrozenMap, Value, choice, listed, number, of_type, seconds, shown
 
 __all__ = ["Allocation", "Architecture", "Spec", "SpecFields"]
 

@@ -27,30 +27,30 @@ from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
-from skyward.collections.base import set_here
-from skyward.wire.brisk import brisk
-from skyward.wire.clock import clock
-from skyward.wire.loop import new_event_loop
-from skyward.wire.mailbox import LIMITS, receive_with
-from skyward.wire.messages import Commands, Exchange
-from skyward.wire.pickler import track_classes_by_call
-from skyward.wire.secrets import PASS_VARIABLE, take
-from skyward.wire.trust import Pass, presented
-from skyward.worker.agent import Agent
-from skyward.worker.backlog import Backlog
-from skyward.worker.bulk import BulkServer
-from skyward.worker.connection_limit import ConnectionLimit, raise_descriptor_limit
-from skyward.worker.context import current_task_number
-from skyward.worker.ending import run_exit_functions
-from skyward.worker.folder import remember
-from skyward.worker.hardware import memory_gb, vcpus
-from skyward.worker.lease import Lease
-from skyward.worker.output import capture_descriptors
-from skyward.worker.sampling import start_sampling
-from skyward.worker.streams import replace_streams
+from skyward.process.clock import clock
+from skyward.process.loop import new_event_loop
+from skyward.process.switch_interval import brisk
+from skyward.task.collections.base import set_here
+from skyward.wire.payloads.pickler import track_classes_by_call
+from skyward.wire.protocol.mailbox import LIMITS, receive_with
+from skyward.wire.protocol.messages import Commands, Exchange
+from skyward.wire.transport.secrets import PASS_VARIABLE, take
+from skyward.wire.transport.trust import Pass, presented
+from skyward.worker.blobs.bulk import BulkServer
+from skyward.worker.events.backlog import Backlog
+from skyward.worker.events.context import current_task_number
+from skyward.worker.events.ending import run_exit_functions
+from skyward.worker.events.output import capture_descriptors
+from skyward.worker.events.streams import replace_streams
+from skyward.worker.machine.hardware import memory_gb, vcpus
+from skyward.worker.machine.sampling import start_sampling
+from skyward.worker.runtime.agent import Agent
+from skyward.worker.runtime.connection_limit import ConnectionLimit, raise_descriptor_limit
+from skyward.worker.runtime.lease import Lease
+from skyward.worker.runtime.uses import hold
 from skyward.worker.supervisor import BEAT
-from skyward.worker.threads import bind_threads
-from skyward.worker.uses import hold
+from skyward.worker.tasks.folder import remember
+from skyward.worker.tasks.threads import bind_threads
 
 _LEAVES_WITHIN = 2.0
 """Seconds until a worker that was told to end exits, whatever its tasks do."""

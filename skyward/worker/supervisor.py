@@ -28,7 +28,7 @@ from math import inf
 from pathlib import Path
 from types import FrameType
 
-from skyward.wire.secrets import PASS_VARIABLE, take
+from skyward.wire.transport.secrets import PASS_VARIABLE, take
 
 __all__ = ["BEAT", "Supervisor", "main"]
 

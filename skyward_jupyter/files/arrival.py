@@ -14,10 +14,10 @@ from skyward.files.disk import Versions, write
 from skyward.files.patterns import aside, is_inside, is_relative, parents
 from skyward.files.plan import Found, land, spread
 from skyward.files.request import Brought, FilesRequest, FilesResult, pieces
-from skyward.words import joined, nodes_text, size_text
+from skyward.formatting import joined, nodes_text, size_text
 
 if TYPE_CHECKING:
-    from skyward_jupyter.sent import Shape
+    from skyward_jupyter.running.sent import Shape
 
 __all__ = ["Arrival"]
 

@@ -12,7 +12,7 @@ from skyward.errors import TooLargeError, UsageError
 from skyward.files.disk import Listing, TooManyFilesError, below, matching
 from skyward.files.patterns import NEVER_SYNCED, Excludes, Glob, is_inside, is_pattern
 from skyward.files.request import Root
-from skyward.words import option_text, size_text
+from skyward.formatting import option_text, size_text
 
 __all__ = ["FILE_LIMIT", "IGNORE_FILE", "Asked", "Choice", "choose", "sizes"]
 

@@ -8,7 +8,7 @@ from posixpath import normpath
 
 from skyward.errors import RemoteTraceback
 from skyward.files.patterns import is_inside, is_relative
-from skyward.words import option_text
+from skyward.formatting import option_text
 
 __all__ = ["missing_note"]
 

@@ -9,15 +9,15 @@ from skyward.errors import UsageError
 from skyward.files.disk import Content, Versions, below, read
 from skyward.files.patterns import Glob, is_pattern
 from skyward.files.request import SMALL, FilesRequest, Packing
-from skyward.wire.digest import remember_address
-from skyward.wire.text import encodable
+from skyward.wire.payloads.digest import remember_address
+from skyward.wire.protocol.text import encodable
 from skyward_jupyter.files.arrival import Arrival
 from skyward_jupyter.files.choice import Asked, Choice, choose, sizes
 from skyward_jupyter.files.missing import missing_note
 
 if TYPE_CHECKING:
-    from skyward.worker.cell import CellResult
-    from skyward_jupyter.sent import Shape
+    from skyward.worker.cells.cell import CellResult
+    from skyward_jupyter.running.sent import Shape
 
 __all__ = ["Taken", "Trip"]
 

@@ -7,7 +7,7 @@ from skyward_jupyter.view.static import describe, page
 from skyward_jupyter.view.terminal import watch_here
 
 if TYPE_CHECKING:
-    from skyward.compute import Compute
+    from skyward.pool.compute import Compute
 
 __all__ = ["bundle", "show_live", "watch"]
 

@@ -14,7 +14,7 @@ from skyward_kernel.protocol import Answer, Command, Reply, Scale, StopPool
 from skyward_kernel.publisher import Publisher
 
 if TYPE_CHECKING:
-    from skyward.compute import Compute
+    from skyward.pool.compute import Compute
 
 __all__ = ["GAP", "SHOWN", "LiveView"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from skyward_jupyter.tables import decision_table, node_table
+from skyward_jupyter.display.tables import decision_table, node_table
 
 if TYPE_CHECKING:
-    from skyward.control.decisions import DecisionEvent
-    from skyward.control.snapshot import NodeView, PoolReport, PoolSnapshot
+    from skyward.control.observe.snapshot import NodeView, PoolReport, PoolSnapshot
+    from skyward.events.decisions import DecisionEvent
 
 __all__ = ["NODES", "describe", "money", "page"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from skyward_jupyter.view.static import describe
 
 if TYPE_CHECKING:
-    from skyward.compute import Compute
+    from skyward.pool.compute import Compute
 
 __all__ = ["watch_here"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anywidget
 import traitlets
 
-from skyward.control import background
+from skyward.process import background
 from skyward_jupyter.view import bundle
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.protocol import VIEW_TARGET
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
-    from skyward.compute import Compute
+    from skyward.pool.compute import Compute
 
 __all__ = ["PoolWidget", "show"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.provider import Cluster, ExecAccess, Offer, Provider
+from skyward.providers.protocol import Cluster, ExecAccess, Offer, Provider
 from skyward.specs import Spec
 from tests.containers.conftest import containers
 from tests.containers.engine import IMAGE, MOUNTS, Engine

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.provider import Cluster, InstanceType, Offer
+from skyward.providers.protocol import Cluster, InstanceType, Offer
 from skyward.specs import Spec
 from skyward_providers import container
 from tests.containers.conftest import Wait, containers

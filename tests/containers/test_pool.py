@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import skyward as sky
-from skyward.provider import ExecAccess
+from skyward.providers.protocol import ExecAccess
 from tests.containers.conftest import containers
 from tests.containers.engine import Engine
 from tests.remote_tasks import count, doubled, hostname

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyward.provider import Access, ExecAccess, Provider
+from skyward.providers.protocol import Access, ExecAccess, Provider
 from skyward_providers.local import _ENTER, Local, _LocalProvider
 
 __all__ = ["Elsewhere"]

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyward.provider import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
+from skyward.providers.protocol import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
 from skyward.specs import Spec
 
 

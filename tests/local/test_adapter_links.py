@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.link.adapter_server import AdapterServer
-from skyward.link.adapters import Wanted
-from skyward.provider import Instance
-from skyward.specs.needs import Needs
+from skyward.link.adapters.book import Wanted
+from skyward.link.adapters.server import AdapterServer
+from skyward.providers.protocol import Instance
+from skyward.values.needs import Needs
 from skyward_providers.adapter_serve import serve
 from tests.free_port import free_port
 from tests.local.test_adapters import TOKEN, directories
@@ -227,7 +227,7 @@ def test_line_that_a_relay_adds_ends_the_connection() -> None:
 
 def test_adapter_gets_in_past_many_silent_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of whom has longer for the proof than this test."""
-    monkeypatch.setattr("skyward.link.adapter_server._HANDSHAKE", 1000.0)
+    monkeypatch.setattr("skyward.link.adapters.server._HANDSHAKE", 1000.0)
 
     async def test() -> None:
         async with controller() as (server, address), contextlib.AsyncExitStack() as strangers:

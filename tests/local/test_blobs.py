@@ -26,7 +26,7 @@ ROOM = 30 * MB
 @sky.function
 def limit_memory(room: int) -> None:
     """Have the node find no more memory than this for blobs."""
-    from skyward.worker import blobs
+    from skyward.worker.blobs import store as blobs
 
     def free() -> int:
         links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
@@ -68,7 +68,7 @@ def array(number: int, nbytes: int = 8 * MB) -> Any:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[sky.Compute]:
     """Two nodes, which have memory for `ROOM` bytes of blobs each."""
-    monkeypatch.setattr("skyward.control.node.PAUSES", (0.1, 0.2, 0.4))
+    monkeypatch.setattr("skyward.control.act.nodes.node.PAUSES", (0.1, 0.2, 0.4))
     with sky.Compute(nodes=2) as pool:
         limit_memory(ROOM) @ pool
         yield pool
@@ -101,7 +101,7 @@ def test_an_element_without_room_ends_its_own_task_only(small: sky.Compute) -> N
 def test_a_queued_task_keeps_its_argument_whatever_is_evicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
 ) -> None:
-    monkeypatch.setattr("skyward.control.node.BLOB_BUDGET", 2 * MB)
+    monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 2 * MB)
     gate = tmp_path / "gate"
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=4)) as pool:
         waiting = [first_of(array(number, MB), str(gate)) > pool for number in range(12)]
@@ -114,7 +114,7 @@ def test_a_queued_task_keeps_its_argument_whatever_is_evicted(
 def test_blobs_that_are_evicted_and_sent_again_are_never_mixed_up(
     monkeypatch: pytest.MonkeyPatch, executor: Any
 ) -> None:
-    monkeypatch.setattr("skyward.control.node.BLOB_BUDGET", 12 * MB)
+    monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 12 * MB)
     seed = random.randrange(2**32)
     chosen = random.Random(seed)
     sizes = [100_000, MB, 3 * MB, 5 * MB]
@@ -142,7 +142,7 @@ def os_pid() -> int:
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_more_functions_than_each_end_remembers(executor: Any) -> None:
-    from skyward.wire.messages import CODES
+    from skyward.wire.protocol.messages import CODES
 
     def numbered(number: int) -> Any:
         namespace: dict[str, Any] = {"__name__": "__main__"}

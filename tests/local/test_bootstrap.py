@@ -14,8 +14,8 @@ import pytest
 import skyward as sky
 from skyward.bootstrap import PHASES, BootstrapError, PhaseEvent, Plan, PluginStep, Ready, bootstrap, worker_environment
 from skyward.specs.image import PipIndex
-from skyward.wire.secrets import PASS_VARIABLE
-from skyward.wire.trust import passes
+from skyward.wire.transport.secrets import PASS_VARIABLE
+from skyward.wire.transport.trust import passes
 from tests.local.bootstrapping import ShellNode, make_wheel, repack
 
 UV = Path(sys.executable).with_name("uv")

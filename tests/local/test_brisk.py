@@ -6,7 +6,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import NodeStartError
-from skyward.wire.brisk import INTERVAL
+from skyward.process.switch_interval import INTERVAL
 
 pytestmark = pytest.mark.local
 

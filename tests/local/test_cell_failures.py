@@ -8,8 +8,8 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
-from skyward_jupyter.magics import SkyMagics
-from skyward_jupyter.option_table import POOL_LABELS
+from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.conftest import Wait
 from tests.unit.jupyter.conftest import Notebook, new_shell

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import skyward as sky
-from skyward.target import current_pool
+from skyward.functions.target import current_pool
 from tests.local import tasks
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
@@ -79,7 +79,7 @@ def test_forked_child_that_leaves_the_block_closes_nothing() -> None:
             status = 1
             try:
                 pool.__exit__(None, None, None)
-                from skyward import opened
+                from skyward.process import open_pools as opened
 
                 opened._close_all()
                 status = 0

@@ -134,7 +134,7 @@ def test_a_dict(pool: sky.Compute) -> None:
 
 def sky_dict_in(pool: sky.Compute, name: str) -> object:
     """`sky.dict` where `pool` is in scope."""
-    from skyward.target import current_pool
+    from skyward.functions.target import current_pool
 
     token = current_pool.set(pool)
     try:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.compute import Compute
 from skyward.config.pools import configured_values
-from skyward.control.origin import Origin, current_origin
-from skyward_jupyter.magics import SkyMagics
-from skyward_jupyter.option_table import POOL_LABELS
+from skyward.control.observe.origin import Origin, current_origin
+from skyward.pool.compute import Compute
+from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import Notebook, new_shell
 

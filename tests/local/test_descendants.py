@@ -13,9 +13,9 @@ import pytest
 
 import skyward as sky
 from skyward.link.launch import start_worker
-from skyward.provider import LocalAccess
-from skyward.wire.secrets import PASS_VARIABLE
-from skyward.wire.trust import passes
+from skyward.providers.protocol import LocalAccess
+from skyward.wire.transport.secrets import PASS_VARIABLE
+from skyward.wire.transport.trust import passes
 from tests.local import tasks
 from tests.local.conftest import Wait
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.compute import Compute
-from skyward.control.snapshot import PoolSnapshot
+from skyward.control.observe.snapshot import PoolSnapshot
+from skyward.pool.compute import Compute
 from skyward.scaling import Decision, Snapshot
 
 pytestmark = pytest.mark.local

@@ -15,7 +15,7 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
-from skyward.control import deadlock
+from skyward.control.act.tasks import deadlock
 from tests.local import tasks
 from tests.local.conftest import Wait
 from tests.local.test_outliving import client_that_dies

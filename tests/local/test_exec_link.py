@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import NodeStartError
-from skyward.link.exec_transport import ExecTransport
-from skyward.link.ssh import SSHLink
-from skyward.link.ssh_transport import LinkError
-from skyward.provider import ExecAccess
+from skyward.link.connection.transport import LinkError
+from skyward.link.exec.transport import ExecTransport
+from skyward.link.ssh.connect import SSHLink
+from skyward.providers.protocol import ExecAccess
 
 pytestmark = pytest.mark.local
 
@@ -135,7 +135,7 @@ def test_tunnels_carry_both_ways_and_stay_where_they_are_when_the_connection_bre
 
 
 def test_tunnel_carries_a_bounded_number_of_connections_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward.link.exec_transport._MOST_CARRIED", 2)
+    monkeypatch.setattr("skyward.link.exec.transport._MOST_CARRIED", 2)
 
     async def test(link: SSHLink) -> None:
         async with echo() as port:

@@ -15,7 +15,7 @@ import pytest
 
 import skyward as sky
 from benchmarks.kernel import bytes_sent
-from skyward.control.run import Run
+from skyward.control.act.tasks.run import Run
 from tests.local import tasks
 from tests.local.conftest import Wait
 
@@ -57,7 +57,7 @@ def everyone_is_in(pool: sky.Compute) -> None:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes take each other to be on other machines, and get blobs over their connections."""
-    monkeypatch.setattr("skyward.control.spreading.LocalAccess", type("ElsewhereAccess", (), {}))
+    monkeypatch.setattr("skyward.control.act.nodes.replication.LocalAccess", type("ElsewhereAccess", (), {}))
 
 
 @pytest.fixture(params=["near", "apart"])

@@ -10,9 +10,9 @@ import pytest
 
 import skyward as sky
 from skyward.files.disk import CHUNK
-from skyward.wire.digest import content_address
-from skyward_jupyter.magics import SkyMagics
-from skyward_jupyter.option_table import POOL_LABELS
+from skyward.wire.payloads.digest import content_address
+from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.conftest import Wait
 from tests.local.elsewhere import Elsewhere

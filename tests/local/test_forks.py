@@ -203,7 +203,7 @@ for ends in ("exit", "error"):
 
 @sky.function
 def run_forking_cell(path: str) -> None:
-    from skyward.worker.cell import CellRequest, run_cell
+    from skyward.worker.cells.cell import CellRequest, run_cell
 
     run_cell(CellRequest(CELL.format(path=path)))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.control import background
-from skyward.control.launching import launchers_of
+from skyward.control.act.nodes.launching import launchers_of
 from skyward.journal import Journal, Seal
+from skyward.process import background
 from tests.local import tasks
 from tests.local.conftest import Wait
 from tests.local.rented import Rented

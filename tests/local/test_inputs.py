@@ -50,7 +50,7 @@ def test_an_error_of_an_input_stream_may_be_large(each_executor: sky.Compute) ->
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_what_a_queued_task_needs_is_not_dropped_for_another(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward.control.node.BLOB_BUDGET", 1_500_000)
+    monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 1_500_000)
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=4, executor=executor)) as pool:  # type: ignore[arg-type]  # of a parameter
         calls = [slow_first(np.full(1_000_000, number, np.uint8)) for number in range(30)]
         assert [future.result(30) for future in [pool.submit(call) for call in calls]] == list(range(30))

@@ -16,10 +16,10 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
-from skyward.control import left_results
-from skyward.control.left_results import LEFT_FROM, LeftResult
+from skyward.control.act.tasks import left_results
+from skyward.control.act.tasks.left_results import LEFT_FROM, LeftResult
 from skyward.link.bulk import BulkPath
-from skyward.wire.messages import Blob
+from skyward.wire.protocol.messages import Blob
 from tests.local import tasks
 from tests.local.conftest import Wait
 from tests.local.test_fanout import apart, everyone_is_in

@@ -23,7 +23,7 @@ import pytest
 import skyward as sky
 from skyward.bootstrap import PHASES, PhaseEvent, bootstrap, client_environment
 from skyward.bootstrap.client_environment import client_plan
-from skyward.link.here import ClientShell
+from skyward.link.connection.programs import ClientShell
 from tests.local.bootstrapping import make_wheel, repack
 from tests.local.conftest import Wait
 

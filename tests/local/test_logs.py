@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.logs import LogEntry
+from skyward.events.output import LogEntry
 from tests.local import tasks
 from tests.local.conftest import Wait
 

@@ -12,8 +12,8 @@ import pytest
 
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
-from skyward.link.ssh_worker import SSHWorker, end_workers
-from skyward.provider import Cluster, ExecAccess, InstanceType, Offer
+from skyward.link.ssh.worker import SSHWorker, end_workers
+from skyward.providers.protocol import Cluster, ExecAccess, InstanceType, Offer
 from skyward.specs import Spec
 from skyward_providers.local import Local
 from tests.local.conftest import Wait

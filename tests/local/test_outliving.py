@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import skyward as sky
-from skyward.control.origin import Origin, current_origin
+from skyward.control.observe.origin import Origin, current_origin
 from skyward.journal import data_directory
 from tests.local.conftest import Wait
 
@@ -24,7 +24,7 @@ pytestmark = [
 CLIENT = """
 import faulthandler, os, sys, time
 import skyward as sky
-from skyward.control.origin import Origin, current_origin
+from skyward.control.observe.origin import Origin, current_origin
 
 faulthandler.dump_traceback_later(90, exit=True)
 
@@ -217,7 +217,7 @@ def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
         raise sky.NoOffersError("sold out")
 
     with monkeypatch.context() as patched:
-        patched.setattr("skyward.control.launching.find_offers", sold_out)
+        patched.setattr("skyward.control.act.nodes.launching.find_offers", sold_out)
         with pytest.raises(sky.NoOffersError):
             sky.attach("left")
     assert "Pool 'left' is left as it was: attach to it again" in capsys.readouterr().err

@@ -129,7 +129,7 @@ def test_a_flood_is_bounded_on_the_node(pool: sky.Compute) -> None:
 def test_displays_reach_the_sink(pool: sky.Compute) -> None:
     @sky.function
     def show() -> None:
-        from skyward.worker.context import current_task
+        from skyward.worker.events.context import current_task
 
         context = current_task()
         assert context is not None
@@ -145,7 +145,7 @@ def test_one_very_long_text_and_one_very_large_display_arrive(each_executor: sky
 
     @sky.function
     def say_all_at_once() -> None:
-        from skyward.worker.context import current_task
+        from skyward.worker.events.context import current_task
 
         context = current_task()
         assert context is not None
@@ -162,7 +162,7 @@ def test_one_very_long_text_and_one_very_large_display_arrive(each_executor: sky
 def test_a_display_that_nobody_could_look_at_says_so(pool: sky.Compute) -> None:
     @sky.function
     def show() -> None:
-        from skyward.worker.context import current_task
+        from skyward.worker.events.context import current_task
 
         context = current_task()
         assert context is not None

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control import node as node_module
-from skyward.control import pool as pool_module
-from skyward.control.work import Work
+from skyward.control.act import pool as pool_module
+from skyward.control.act.nodes import node as node_module
+from skyward.control.act.tasks.task import Work
 from tests.local import tasks
 from tests.local.conftest import Wait
 

@@ -48,7 +48,7 @@ def make_and_keep(size: int) -> Array:
 
 @sky.function
 def blobs_held() -> int:
-    from skyward.worker.blobs import BlobStore
+    from skyward.worker.blobs.store import BlobStore
 
     stores = [each for each in gc.get_objects() if isinstance(each, BlobStore)]
     return sum(len(store._blobs) + len(store._owned) for store in stores)
@@ -56,7 +56,7 @@ def blobs_held() -> int:
 
 @sky.function
 def count_copies() -> None:
-    from skyward.worker.blobs import BlobStore
+    from skyward.worker.blobs.store import BlobStore
 
     copy = BlobStore.keep
     builtins.copies = 0  # type: ignore[attr-defined]
@@ -207,7 +207,7 @@ def test_a_function_is_sent_anew_when_what_it_refers_to_has_changed(pool: sky.Co
 
 def test_blobs_stay_within_the_budget_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used are forgotten, and sent again when they are wanted."""
-    monkeypatch.setattr("skyward.control.node.BLOB_BUDGET", 2_500_000)
+    monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 2_500_000)
     arrays = [np.full(125_000, float(index)) for index in range(4)]  # 1 MB each; two fit
     with sky.Compute(nodes=1) as pool:
         for _ in range(2):

@@ -13,12 +13,12 @@ import pytest
 from blake3 import blake3
 
 import skyward as sky
-from skyward.wire.messages import Blob
-from skyward.wire.peers import LENGTH, REQUEST, STREAM, contexts
-from skyward.wire.trust import Authority
-from skyward.worker.arrivals import Arrivals
-from skyward.worker.blobs import BlobStore
-from skyward.worker.peers import Getting, stream
+from skyward.wire.protocol.messages import Blob
+from skyward.wire.transport.peers import LENGTH, REQUEST, STREAM, contexts
+from skyward.wire.transport.trust import Authority
+from skyward.worker.blobs.arrivals import Arrivals
+from skyward.worker.blobs.peers import Getting, stream
+from skyward.worker.blobs.store import BlobStore
 from tests.local import tasks
 
 pytestmark = pytest.mark.local
@@ -64,7 +64,7 @@ def says(*frames: bytes) -> Callable[[ssl.SSLSocket], None]:
 
 @pytest.fixture
 def arrivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[Arrivals]:
-    monkeypatch.setattr("skyward.worker.arrivals.KEEP", 0.0)
+    monkeypatch.setattr("skyward.worker.blobs.arrivals.KEEP", 0.0)
     store = BlobStore()
     yield Arrivals(store)
     store.drop([BLOB.key])
@@ -105,7 +105,7 @@ def test_an_attempt_ends_when_there_is_a_later_one(arrivals: Arrivals) -> None:
 
 
 def test_a_node_starves_no_longer_than_it_should(arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward.worker.peers.STARVED", 0.0)
+    monkeypatch.setattr("skyward.worker.blobs.peers.STARVED", 0.0)
     with pytest.raises(EOFError, match="nothing came"):
         get(arrivals, says(b"", b"", b""))
 

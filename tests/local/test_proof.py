@@ -18,13 +18,13 @@ import skyward as sky
 from skyward.errors import NodeStartError
 from skyward.link.bulk import BulkLane
 from skyward.link.channel import Channel
-from skyward.link.hello import WorkerProcess
+from skyward.link.connection.hello import WorkerProcess
 from skyward.link.launch import start_worker
-from skyward.provider import LocalAccess
-from skyward.wire.bulk import PUT
-from skyward.wire.messages import Blob, Cancel
-from skyward.wire.secrets import PASS_VARIABLE
-from skyward.wire.trust import Pass, passes
+from skyward.providers.protocol import LocalAccess
+from skyward.wire.protocol.messages import Blob, Cancel
+from skyward.wire.transport.bulk import PUT
+from skyward.wire.transport.secrets import PASS_VARIABLE
+from skyward.wire.transport.trust import Pass, passes
 from tests.strangers import Bomb
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -222,7 +222,7 @@ def test_no_secret_is_where_others_may_look(
         made.extend(both)
         return both
 
-    monkeypatch.setattr("skyward.control.node.passes", remembering)
+    monkeypatch.setattr("skyward.control.act.nodes.node.passes", remembering)
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 import skyward as sky
-from skyward.cli import main
+from skyward.cli.main import main
 from skyward.journal import data_directory
-from skyward.reaping import orphans
+from skyward.pool.reap import orphans
 from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.conftest import Wait
 from tests.local.rented import Rented
@@ -27,7 +27,7 @@ ROOT = str(Path(__file__).parents[2])
 CLIENT = """
 import os, sys
 import skyward as sky
-from skyward.control.node import Node
+from skyward.control.act.nodes.node import Node
 from tests.local.rented import Rented
 
 directory, phase = sys.argv[1:]

@@ -8,7 +8,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import ProvisioningError
-from skyward.provider import Cluster, Instance, InstanceType, Offer, Provider
+from skyward.providers.protocol import Cluster, Instance, InstanceType, Offer, Provider
 from skyward.specs import Spec
 
 ASKED: list[tuple[str, str, str]] = []

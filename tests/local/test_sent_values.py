@@ -14,7 +14,7 @@ import pytest
 
 import skyward as sky
 from skyward.link.bulk import BulkLane
-from skyward.wire.messages import Blob
+from skyward.wire.protocol.messages import Blob
 from tests.local.kernel import started
 
 pytestmark = pytest.mark.local

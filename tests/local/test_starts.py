@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.control.snapshot import NodeView, TroubleView
+from skyward.control.observe.snapshot import NodeView, TroubleView
 from tests.local.conftest import Wait
 
 pytestmark = pytest.mark.local

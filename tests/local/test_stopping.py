@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control import background, stopping
-from skyward.control.run import Run
+from skyward.control.act.tasks import stopping
+from skyward.control.act.tasks.run import Run
+from skyward.process import background
 from tests.local import tasks
 from tests.local.conftest import Wait
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control import deadlock
-from skyward.control.streams import RemoteIterator
-from skyward.wire.flow import WINDOW
+from skyward.control.act.tasks import deadlock
+from skyward.control.act.tasks.streams import RemoteIterator
+from skyward.wire.protocol.flow import WINDOW
 from tests.local import tasks
 from tests.local.conftest import Wait
 

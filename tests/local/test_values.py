@@ -405,12 +405,19 @@ def test_what_stays_with_the_client_is_refused_by_name(slots: sky.Compute) -> No
 
     with open("/dev/null") as file, each([1]) >> slots as stream:
         for value, said in [
-            (slots, "it is of type skyward.compute.Compute, which cannot be pickled. A pool stays with the client"),
+            (
+                slots,
+                "it is of type skyward.pool.compute.Compute, which cannot be pickled. A pool stays with the client",
+            ),
             (
                 {future},
-                "argument 1 of same()[0] is of type skyward.control.work.TaskFuture, which cannot be pickled. Pass",
+                "argument 1 of same()[0] is of type skyward.control.act.tasks.task.TaskFuture, which cannot be pickled. "
+                "Pass",
             ),
-            (stream, "it is of type skyward.control.streams.RemoteIterator, which cannot be pickled. Annotate the"),
+            (
+                stream,
+                "it is of type skyward.control.act.tasks.streams.RemoteIterator, which cannot be pickled. Annotate the",
+            ),
             ((i for i in range(3)), "it is of type generator, which cannot be pickled. Annotate the parameter as Iter"),
             (file, "it is of type _io.TextIOWrapper, which cannot be pickled. Pass its path or its content"),
             (threading.current_thread(), "which cannot be pickled. Start it in the task."),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.lines import last_version
+from skyward.reporting.interleave import last_version
 from tests.local.kernel import Cell, Kernel, started
 
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import skyward as sky
-from skyward.link import ssh
+from skyward.link.ssh import connect as ssh
 from tests.machines.conftest import hosts
 from tests.machines.machine import Network
 from tests.machines.test_trust import refusal

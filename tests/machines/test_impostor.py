@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 import skyward as sky
-from skyward.link import ssh
-from skyward.link.ssh_transport import socket_directory
-from skyward.wire.trust import Authority
+from skyward.link.connection.transport import socket_directory
+from skyward.link.ssh import connect as ssh
+from skyward.wire.transport.trust import Authority
 from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Network
 

@@ -15,12 +15,12 @@ import skyward as sky
 from skyward.errors import NodeStartError
 from skyward.link.channel import Channel
 from skyward.link.launch import start_worker
-from skyward.provider import Cluster, InstanceType, Offer
-from skyward.wire.bulk import GET, MISSING, Request
-from skyward.wire.messages import Shutdown
-from skyward.wire.proof import UnprovedError, call
-from skyward.wire.secrets import PASS_VARIABLE
-from skyward.wire.trust import Authority, passes
+from skyward.providers.protocol import Cluster, InstanceType, Offer
+from skyward.wire.protocol.messages import Shutdown
+from skyward.wire.transport.bulk import GET, MISSING, Request
+from skyward.wire.transport.proof import UnprovedError, call
+from skyward.wire.transport.secrets import PASS_VARIABLE
+from skyward.wire.transport.trust import Authority, passes
 from tests.machines.conftest import Wait, hosts
 from tests.machines.machine import Machine, Network
 

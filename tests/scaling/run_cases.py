@@ -12,10 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skyward.control.instances import INSTANCE, InstanceState, after_request_timeout, can_run, launch_now, observe
-from skyward.control.machine_messages import Desired, Drain, Request
-from skyward.control.places import Place
-from skyward.control.reconciler import Reconciler
+from skyward.control.decide.machines.instance import (
+    INSTANCE,
+    InstanceState,
+    after_request_timeout,
+    can_run,
+    launch_now,
+    observe,
+)
+from skyward.control.decide.machines.messages import Desired, Drain, Request
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.scaling.capability import CapabilityRule
 from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
 from skyward.scaling.fixed_elastic import FixedElasticRule

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from random import Random
 
-from skyward.control.requesting import Limits
+from skyward.control.decide.machines.requests import Limits
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import Faults
 from skyward.simulator.scenario import Act, Scenario
 from skyward.simulator.workload import Spread, Task
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["MINUTE", "scenario_of"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from skyward.control.plane import ControlPlane
-from skyward.control.plane_messages import Effect, Message
+from skyward.control.decide.messages import Effect, Message
+from skyward.control.decide.plane import ControlPlane
 from skyward.simulator.invariants import InvariantError
 from skyward.simulator.runner import simulate
 from tests.scaling.scenarios import scenario_of
@@ -86,7 +86,7 @@ def test_a_pool_that_is_too_large_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_node_that_is_taken_from_its_task_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from skyward.control.machine_messages import Terminate
+    from skyward.control.decide.machines.messages import Terminate
 
     def take(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
         sent = named(effects, "Send")
@@ -101,7 +101,7 @@ def test_a_node_that_is_taken_from_its_task_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_budget_that_is_passed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from skyward.control.budget import Ledger
+    from skyward.control.decide.machines.budget import Ledger
 
     monkeypatch.setattr(Ledger, "room", lambda self, price, now: None)
     monkeypatch.setattr(Ledger, "limit_at", lambda self, ahead: float("inf"))

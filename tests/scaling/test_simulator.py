@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skyward.cli.simulation_report import duration, report
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
 from skyward.simulator import (
@@ -25,8 +26,7 @@ from skyward.simulator import (
 )
 from skyward.simulator.clock import Clock
 from skyward.simulator.measures import percentile
-from skyward.simulator.report import duration, report
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from skyward.control.machine_messages import Allocated, Failed, Gone, Joined, Lost, Refused
-from skyward.control.task_messages import Ended
+from skyward.control.decide.machines.messages import Allocated, Failed, Gone, Joined, Lost, Refused
+from skyward.control.decide.tasks.messages import Ended
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import CALM, Faults
@@ -17,7 +17,7 @@ from skyward.simulator.invariants import Invariants
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Act, Scenario
 from skyward.simulator.workload import Spread, Task
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 

@@ -12,11 +12,11 @@ import pytest
 
 from skyward.link import channel as channels
 from skyward.link.channel import Channel
-from skyward.wire.messages import Cancel, Command, Commands, Event, Exchange, Started
-from skyward.wire.trust import Credentials
-from skyward.worker import replies
-from skyward.worker.agent import Agent
-from skyward.worker.backlog import Backlog
+from skyward.wire.protocol.messages import Cancel, Command, Commands, Event, Exchange, Started
+from skyward.wire.transport.trust import Credentials
+from skyward.worker.events.backlog import Backlog
+from skyward.worker.runtime import replies
+from skyward.worker.runtime.agent import Agent
 
 __all__ = ["NOBODYS", "FarEnd", "Link", "Near", "run"]
 

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from skyward.control import machine_messages as machines
-from skyward.control import task_messages as tasks
-from skyward.control.places import Place
-from skyward.control.plane import ControlPlane
-from skyward.control.plane_messages import Decided, Effect, Message, Open, Tick
-from skyward.control.plane_settings import PlaneSettings
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.messages import Decided, Effect, Message, Open, Tick
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.settings import PlaneSettings
+from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Group
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["World"]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.offered import Offered
-from skyward.control.places import Place
-from skyward.provider import (
+from skyward.control.act.nodes.offered import Offered
+from skyward.control.decide.machines.places import Place
+from skyward.providers.protocol import (
     PROVIDER_FIELDS,
     SETUP_FIELDS,
     SKYWARD_FIELDS,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from skyward.bootstrap import PhaseEvent
-from skyward.control import booting
-from skyward.control.booting import Boot, Boots, UsualTimes
+from skyward.control.observe import startup as booting
+from skyward.control.observe.startup import Boot, Boots, UsualTimes
 from skyward.errors import JournalError, NodeStartError
 from skyward.journal import Journal, PoolRecord
 

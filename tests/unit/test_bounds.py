@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyward as sky
-from skyward import limits
 from skyward.accelerators import Accelerator, from_name, parse_accelerator
 from skyward.errors import UsageError
-from skyward.pending import check_timeout
+from skyward.functions.pending import check_timeout
 from skyward.specs import Needs, Nodes
-from skyward.values import shown
-from skyward_jupyter import reading
+from skyward.values import limits
+from skyward.values.validation import shown
+from skyward_jupyter.options import reading
 
 CASES: list[tuple[Callable[..., object], str, str]] = [
     (Nodes, "min", "nodes"),

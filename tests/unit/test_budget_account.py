@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.control.budget import Ledger
+from skyward.control.decide.machines.budget import Ledger
 
 pytestmark = pytest.mark.unit
 

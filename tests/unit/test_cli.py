@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from skyward.cli import main
+from skyward.cli.main import main
+from skyward.cli.simulate import boot_time, group_of, node_bounds, rate
 from skyward.scaling import POLICIES
 from skyward.simulator import Spread
-from skyward.simulator.options import boot_time, group_of, node_bounds, rate
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def test_every_policy_stands_beside_the_chosen_one_and_the_bound() -> None:
     """In a process of its own, since policies run in processes."""
-    command = [sys.executable, "-m", "skyward.cli", "simulate", *SMALL, "--policy", "binpack", "--seed", "7"]
+    command = [sys.executable, "-m", "skyward.cli.main", "simulate", *SMALL, "--policy", "binpack", "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     head, rule, *rows = done.stdout.splitlines()
@@ -168,6 +168,6 @@ def test_a_group_has_what_its_nodes_have() -> None:
 
 
 def test_the_simulator_loads_nothing_that_draws() -> None:
-    program = "import skyward.cli, skyward.simulator, sys; print('matplotlib' in sys.modules)"
+    program = "import skyward.cli.main, skyward.simulator, sys; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

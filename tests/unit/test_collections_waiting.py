@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from skyward.collections.base import wait
+from skyward.task.collections.base import wait
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.provider import Cluster, InstanceType, Offer, not_acted_on
+from skyward.providers.protocol import Cluster, InstanceType, Offer, not_acted_on
 from skyward.specs import Spec
 from skyward_providers.container import _ContainerProvider
 from skyward_providers.container_engine import Engine, EngineError, EngineInfo

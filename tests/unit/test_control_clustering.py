@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from skyward.control import clustering as room
-from skyward.control.clustering import Clustering
+from skyward.control.act.nodes import cluster as room
+from skyward.control.act.nodes.cluster import Clustering
 from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
-from skyward.wire.messages import Clustered, Command, Join, Kept, Leave, Losses, Told
-from skyward.wire.shared.requests import Request
+from skyward.wire.collections.requests import Request
+from skyward.wire.protocol.messages import Clustered, Command, Join, Kept, Leave, Losses, Told
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.contents import REPAIR, Contents
+from skyward.control.decide.collections import REPAIR, Contents
 
 pytestmark = pytest.mark.unit
 

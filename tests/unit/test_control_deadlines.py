@@ -2,8 +2,9 @@
 
 import pytest
 
-from skyward.control.deadlines import ALLOWANCE, Deadlines
-from skyward.control.task_messages import (
+from skyward.control.decide.tasks.deadlines import ALLOWANCE, Deadlines
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
     Cancel,
@@ -17,8 +18,7 @@ from skyward.control.task_messages import (
     Settle,
     Submitted,
 )
-from skyward.control.tasks import TaskManager
-from skyward.wire.messages import PACKING
+from skyward.wire.protocol.messages import PACKING
 
 pytestmark = pytest.mark.unit
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from skyward.control import machine_messages as machines
-from skyward.control.draining import undrainable
-from skyward.control.plane_messages import DrainNode
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.draining import undrainable
+from skyward.control.decide.messages import DrainNode
 from skyward.scaling.snapshot import Group
 from tests.unit.plane_world import World
 

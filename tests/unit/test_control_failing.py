@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from skyward.control import machine_messages as machines
-from skyward.control.places import Place
-from skyward.control.plane_messages import Open, Resize
-from skyward.control.requesting import Limits
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.messages import Open, Resize
 from skyward.scaling.snapshot import Group
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 from tests.unit.plane_world import World
 
 pytestmark = pytest.mark.unit

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from skyward.control.hearing import Hearing
-from skyward.control.task_messages import Ended
-from skyward.control.work import Arrived
+from skyward.control.act.event_router import Hearing
+from skyward.control.act.tasks.task import Arrived
+from skyward.control.decide.tasks.messages import Ended
 from skyward.errors import RemoteError
 from skyward.link.bulk import NodeFullError
-from skyward.retrying import NO_RETRIES
-from skyward.wire.failure import Failure
-from skyward.wire.messages import Blob, Cancel, Drop, Finished, Payload, Yielded
+from skyward.specs.retries import NO_RETRIES
+from skyward.wire.failures.failure import Failure
+from skyward.wire.protocol.messages import Blob, Cancel, Drop, Finished, Payload, Yielded
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.instances import (
+from skyward.control.decide.machines.instance import (
     INSTANCE,
     InstanceState,
     Observed,

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from skyward.control import machine_messages as machines
-from skyward.control import task_messages as tasks
-from skyward.control.draining import undrainable
-from skyward.control.keeping import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all
-from skyward.control.plane_messages import DrainNode, Forget, Fund, Keep, Release, Unkept
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.draining import undrainable
+from skyward.control.decide.messages import DrainNode, Forget, Fund, Keep, Release, Unkept
+from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
+from skyward.kept.book import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all
+from skyward.kept.keep import KeptInfo
 from skyward.scaling.snapshot import Group
-from skyward.shelf import KeptInfo
 from tests.unit.plane_world import World
 
 pytestmark = pytest.mark.unit

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from skyward.control.locality import CROWDING, WORTH
-from skyward.control.task_messages import Dropped, Ended, Message, NodeJoined, NodeLost, Send, Stored, Submitted
-from skyward.control.tasks import OVERTAKEN, OVERTAKING_SECONDS, TaskManager
-from skyward.specs.needs import NOTHING, Needs
+from skyward.control.decide.tasks.locality import CROWDING, WORTH
+from skyward.control.decide.tasks.manager import OVERTAKEN, OVERTAKING_SECONDS, TaskManager
+from skyward.control.decide.tasks.messages import Dropped, Ended, Message, NodeJoined, NodeLost, Send, Stored, Submitted
+from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from skyward.control.machine_messages import (
+from skyward.control.decide.machines.messages import (
     Activate,
     Allocated,
     Desired,
@@ -25,9 +25,9 @@ from skyward.control.machine_messages import (
     Terminate,
     Tick,
 )
-from skyward.control.places import Backoff, Place
-from skyward.control.reconciler import Reconciler
-from skyward.control.requesting import Limits
+from skyward.control.decide.machines.places import Backoff, Place
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.requests import Limits
 
 pytestmark = pytest.mark.unit
 

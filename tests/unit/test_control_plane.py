@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from skyward.control import machine_messages as machines
-from skyward.control import task_messages as tasks
-from skyward.control.plane_messages import Floor, Fund, Open, Ready, Resize
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.messages import Floor, Fund, Open, Ready, Resize
+from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 from tests.unit.plane_world import World
 
 pytestmark = pytest.mark.unit

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from skyward.control.record import TaskRecord
-from skyward.control.run import Run
-from skyward.control.settle import final, settle
-from skyward.control.streams import StreamBuffer
-from skyward.control.task_messages import Settle
-from skyward.control.work import Arrived, TaskFuture, Work
-from skyward.wire.code import PreparedCode, prepare_code
-from skyward.wire.messages import Payload
-from skyward.wire.payload import dumps, encode_call
+from skyward.control.act.tasks.record import TaskRecord
+from skyward.control.act.tasks.run import Run
+from skyward.control.act.tasks.settle import final, settle
+from skyward.control.act.tasks.streams import StreamBuffer
+from skyward.control.act.tasks.task import Arrived, TaskFuture, Work
+from skyward.control.decide.tasks.messages import Settle
+from skyward.wire.payloads.code import PreparedCode, prepare_code
+from skyward.wire.payloads.payload import dumps, encode_call
+from skyward.wire.protocol.messages import Payload
 
 pytestmark = pytest.mark.unit
 

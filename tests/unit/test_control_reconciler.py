@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.machine_messages import Activate, Desired, Drain, Request
-from skyward.control.places import Place
-from skyward.control.reconciler import Reconciler
+from skyward.control.decide.machines.messages import Activate, Desired, Drain, Request
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.reconciler import Reconciler
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skyward.control.spread import CLIENT, MOST_TRIED, Effect, GiveUp, Have, Pull, Send, Spread, Wait
+from skyward.control.decide.replication import CLIENT, MOST_TRIED, Effect, GiveUp, Have, Pull, Send, Spread, Wait
 
 pytestmark = pytest.mark.unit
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyward.control.streams import Feeder, RemoteIterator, StreamBuffer, feeder
-from skyward.wire.failure import Failure
-from skyward.wire.flow import WINDOW, cost
-from skyward.wire.messages import Blob, Payload
-from skyward.wire.payload import Outgoing, decode, encode, outgoing
+from skyward.control.act.tasks.streams import Feeder, RemoteIterator, StreamBuffer, feeder
+from skyward.wire.failures.failure import Failure
+from skyward.wire.payloads.payload import Outgoing, decode, encode, outgoing
+from skyward.wire.protocol.flow import WINDOW, cost
+from skyward.wire.protocol.messages import Blob, Payload
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from skyward.control.task_messages import (
+from skyward.control.decide.tasks.manager import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
     Cancel,
@@ -28,8 +29,7 @@ from skyward.control.task_messages import (
     Tick,
     Withheld,
 )
-from skyward.control.tasks import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 

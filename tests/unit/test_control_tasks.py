@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from skyward.control.task_messages import (
+from skyward.control.decide.tasks.manager import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.control.decide.tasks.messages import (
     Abandon,
     Broadcast,
     BroadcastEnded,
@@ -34,8 +35,7 @@ from skyward.control.task_messages import (
     Tick,
     Withheld,
 )
-from skyward.control.tasks import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from skyward.control.costing import CellAccounts, Terms, cost_of
-from skyward.control.origin import Origin
-from skyward.control.record import TaskRecord
-from skyward.control.run import Run
-from skyward.control.work import TaskFuture, Work
-from skyward.wire.code import PreparedCode
-from skyward.wire.messages import Payload
-from skyward.wire.payload import Outgoing
+from skyward.control.act.tasks.record import TaskRecord
+from skyward.control.act.tasks.run import Run
+from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.observe.costs import CellAccounts, Terms, cost_of
+from skyward.control.observe.origin import Origin
+from skyward.wire.payloads.code import PreparedCode
+from skyward.wire.payloads.payload import Outgoing
+from skyward.wire.protocol.messages import Payload
 
 DEAR = Terms("A100", 3600.0, 4)
 """A slot of it costs 0.25 USD a second."""

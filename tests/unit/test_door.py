@@ -43,8 +43,9 @@ def test_every_error_is_public() -> None:
 
 def test_a_call_knows_what_it_needs_and_nothing_of_pools() -> None:
     """A node loads these at every start."""
-    code = "import skyward.function, sys; print([name for name in sys.modules if name.startswith('skyward.specs.')])"
-    assert python(code) == ["skyward.specs.needs"]
+    loaded = "[name for name in sys.modules if name.startswith('skyward.specs.')]"
+    code = f"import skyward.functions.function, sys; print({loaded})"
+    assert python(code) == ["skyward.values.needs"]
 
 
 def test_unknown_name() -> None:
@@ -73,7 +74,7 @@ def test_names_of_the_published_library_say_what_takes_their_place() -> None:
 def test_a_name_that_is_missing_says_what_is_meant(name: str, meant: str) -> None:
     """Whatever was loaded before: a module of ours may have that name."""
     ask = f"try: skyward.{name}\nexcept AttributeError as error: print([str(error)])"
-    (said,) = python(f"import skyward, skyward.metrics, skyward.compute\n{ask}")
+    (said,) = python(f"import skyward, skyward.events.metrics, skyward.pool.compute\n{ask}")
     assert said.startswith(f"module 'skyward' has no attribute {name!r}: {meant}")
     assert name not in skyward.__all__
 
@@ -96,7 +97,12 @@ def test_the_import_brings_nothing_along() -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["import skyward.function", "from skyward.function import SkyFunction", "import skyward.pending", "import skyward"],
+    [
+        "import skyward.functions.function",
+        "from skyward.functions.function import SkyFunction",
+        "import skyward.functions.pending",
+        "import skyward",
+    ],
 )
 def test_the_decorator_is_not_hidden_by_its_module(first: str) -> None:
     code = f"{first}; import skyward; print([type(skyward.function).__name__, skyward.sky is not None])"

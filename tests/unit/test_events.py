@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import skyward as sky
 from skyward import events as ev
-from skyward.control import background
 from skyward.events.bus import KEPT, EventBus
 from skyward.events.stream import EventStream
+from skyward.process import background
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 

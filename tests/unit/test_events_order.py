@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyward import events as ev
-from skyward.control import machine_messages as machines
-from skyward.control import plane_messages as plane
-from skyward.control import task_messages as tasks
-from skyward.control.booting import Boots
-from skyward.control.keeping import KeptEntry
-from skyward.control.observing import Observer
-from skyward.control.work import BroadcastWork, TaskFuture, Work
+from skyward.control.act.observing import Observer
+from skyward.control.act.tasks.task import BroadcastWork, TaskFuture, Work
+from skyward.control.decide import messages as plane
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.tasks import messages as tasks
+from skyward.control.observe.startup import Boots
 from skyward.events.bus import EventBus
+from skyward.kept.book import KeptEntry
+from skyward.kept.keep import KeptInfo
 from skyward.scaling.snapshot import Group
-from skyward.shelf import KeptInfo
-from skyward.wire.code import PreparedCode
-from skyward.wire.messages import Payload
-from skyward.wire.payload import Outgoing
+from skyward.wire.payloads.code import PreparedCode
+from skyward.wire.payloads.payload import Outgoing
+from skyward.wire.protocol.messages import Payload
 from tests.unit.plane_world import World
 
 pytestmark = pytest.mark.unit

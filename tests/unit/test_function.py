@@ -16,9 +16,9 @@ import pytest
 
 import skyward
 from skyward import SpecError, UsageError
-from skyward.function import find_decorated
-from skyward.signature import is_generator
-from skyward.specs.needs import NOTHING, Needs
+from skyward.functions.function import find_decorated
+from skyward.functions.signature import is_generator
+from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 

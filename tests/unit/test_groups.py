@@ -4,10 +4,10 @@ import threading
 from functools import partial
 from typing import Any, cast
 
-from skyward.control import background
-from skyward.control.run import Run
-from skyward.control.work import TaskFuture
-from skyward.dispatch import Dispatcher
+from skyward.control.act.tasks.run import Run
+from skyward.control.act.tasks.task import TaskFuture
+from skyward.pool.dispatch import Dispatcher
+from skyward.process import background
 from skyward.specs import Options
 
 

@@ -29,18 +29,29 @@ MAY_IMPORT = {
 PROVIDERS_MAY_USE = {
     "skyward.accelerators",
     "skyward.errors",
-    "skyward.limits",
-    "skyward.provider",
+    "skyward.values.limits",
+    "skyward.providers.protocol",
     "skyward.specs",
-    "skyward.values",
+    "skyward.values.validation",
 }
-OF_ADAPTERS = {"skyward.link.adapter_server", "skyward.link.adapters", "skyward.offers", "skyward.wire.adapter"}
+OF_ADAPTERS = {
+    "skyward.link.adapters.server",
+    "skyward.link.adapters.book",
+    "skyward.offers",
+    "skyward.wire.protocol.adapter",
+}
 """The protocol of worker adapters, and their choice among offers; only the provider that speaks it uses them."""
 ENGINE_ROOMS = ("skyward.link", "skyward.wire", "skyward.worker")
 NODE_DEPENDENCIES = {"blake3", "casty", "cloudpickle"}
-LOADED_BY_MATPLOTLIB = "skyward.worker.backend"
+LOADED_BY_MATPLOTLIB = "skyward.worker.display.backend"
 """A backend, which matplotlib imports by name where it is installed. Nothing of ours does."""
-VALUES = ("skyward.accelerators", "skyward.errors", "skyward.limits", "skyward.specs", "skyward.values")
+VALUES = (
+    "skyward.accelerators",
+    "skyward.errors",
+    "skyward.values.limits",
+    "skyward.specs",
+    "skyward.values.validation",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,10 @@ def test_worker_modules_do_not_import_modules_whose_attributes_tasks_replace() -
         for found in all_imports("skyward")
         if found.by.startswith("skyward.worker.") and found.of in {"time", "threading"}
     ]
-    allowed = {"skyward.worker.supervisor", "skyward.worker.threads"}  # runs no tasks; replaces those attributes itself
+    allowed = {
+        "skyward.worker.supervisor",
+        "skyward.worker.tasks.threads",
+    }  # runs no tasks; replaces those attributes itself
     wrong = [each for each in found if each.by not in allowed]
     assert not wrong, names(wrong)
 

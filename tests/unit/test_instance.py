@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from skyward import InstanceInfo, NotOnNodeError, SpecError, instance_info, is_head
-from skyward.instance import AcceleratorInfo, NetworkInfo, Peer, set_instance_info
+from skyward.task.instance import AcceleratorInfo, NetworkInfo, Peer, set_instance_info
 
 pytestmark = pytest.mark.unit
 

@@ -15,8 +15,8 @@ import pytest
 import skyward as sky
 from skyward.errors import JournalError
 from skyward.journal import Claim, Journal, MachineEntry, PoolRecord, Seal, WorkerEntry
-from skyward.provider import Cluster, Instance, LocalAccess, Offer
-from skyward.provider import InstanceType as Type
+from skyward.providers.protocol import Cluster, Instance, LocalAccess, Offer
+from skyward.providers.protocol import InstanceType as Type
 from skyward.specs import Spec
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.console import ConsoleSink
-from skyward.lines import LabelledLines, Piece, StreamName, last_version
+from skyward.reporting.interleave import LabelledLines, Piece, StreamName, last_version
+from skyward.reporting.task_output import ConsoleSink
 
 pytestmark = pytest.mark.unit
 

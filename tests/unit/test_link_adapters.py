@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyward.link import adapters as book
-from skyward.link.adapters import RESEND, SILENCE, AdapterBook, Effect, Wanted
-from skyward.provider import Instance
-from skyward.specs.needs import Needs
-from skyward.values import FrozenMap
-from skyward.wire.adapter import (
+from skyward.link.adapters import book
+from skyward.link.adapters.book import RESEND, SILENCE, AdapterBook, Effect, Wanted
+from skyward.providers.protocol import Instance
+from skyward.values.needs import Needs
+from skyward.values.validation import FrozenMap
+from skyward.wire.protocol.adapter import (
     Answer,
     Challenge,
     Goodbye,

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from skyward.link.bulk import BulkLane, NodeFullError
-from skyward.wire.bulk import FULL, GET, OK, PUT, SIZE, Request, read_exactly
-from skyward.wire.messages import Blob
+from skyward.wire.protocol.messages import Blob
+from skyward.wire.transport.bulk import FULL, GET, OK, PUT, SIZE, Request, read_exactly
 from tests.proving import accept
 
 pytestmark = pytest.mark.unit

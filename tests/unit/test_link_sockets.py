@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.link.ssh_transport import LinkError, socket_directory
+from skyward.link.connection.transport import LinkError, socket_directory
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import ProvisioningError, SpecError
-from skyward.provider import Cluster, Instance, Provider
+from skyward.providers.protocol import Cluster, Instance, Provider
 from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skyward.control.log import _OVERHEAD, Log
+from skyward.control.observe.log import _OVERHEAD, Log
 from skyward.errors import UsageError
-from skyward.heard import _wanted
+from skyward.events.output import WAITING, LogEntry, Logs, Wanted
 from skyward.link.channel import Channel
-from skyward.logs import WAITING, LogEntry, Logs, Wanted
-from skyward.wire.messages import NOWHERE, Event, Output
+from skyward.pool.heard import _wanted
+from skyward.wire.protocol.messages import NOWHERE, Event, Output
 from tests.unit.lossy_link import NOBODYS, Link, run
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward import Spec, accelerators
-from skyward.specs.needs import NOTHING, Needs, held
+from skyward.values.needs import NOTHING, Needs, held
 
 pytestmark = pytest.mark.unit
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import skyward as sky
 from skyward.accelerators import describe, names
-from skyward.control.offered import Found, find_offers
+from skyward.control.act.nodes.offered import Found, find_offers
 from skyward.offers import Asked, Candidate, excluded_by, no_offer_fits, rank
-from skyward.provider import InstanceType, Offer, Provider
+from skyward.providers.protocol import InstanceType, Offer, Provider
 from skyward.specs import Spec
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import skyward
 from skyward import NoPoolError, NotOnNodeError, OperatorError, PendingFunction, SpecError, TaskFuture
-from skyward.target import current_pool, sky
+from skyward.functions.target import current_pool, sky
 
 pytestmark = pytest.mark.unit
 

@@ -14,10 +14,10 @@ import pytest
 
 import skyward
 from skyward import InstanceInfo, SpecError, silent, stderr, stdout
-from skyward.function import SkyFunction
-from skyward.instance import set_instance_info
-from skyward.output import muted
-from skyward.signature import is_generator, stream_parameters
+from skyward.functions.function import SkyFunction
+from skyward.functions.signature import is_generator, stream_parameters
+from skyward.task.instance import set_instance_info
+from skyward.task.output import muted
 
 pytestmark = pytest.mark.unit
 
@@ -179,7 +179,7 @@ def test_filtered_functions_travel(node: Callable[[int], None]) -> None:
     @stdout(only=lambda info: info.node < limit)
     @skyward.function
     def local() -> int:
-        return len(sys.modules["skyward.output"].muted.get())
+        return len(sys.modules["skyward.task.output"].muted.get())
 
     copy = cloudpickle.loads(cloudpickle.dumps(local()))
     node(1)

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from skyward.control.choosing import chosen_ranks
-from skyward.control.machines import MachineBook
-from skyward.control.task_messages import Broadcast, Member, NodeJoined, NodeRemoved, Settle
-from skyward.control.tasks import TaskManager
+from skyward.control.decide.machines.machines import MachineBook
+from skyward.control.decide.tasks.broadcast import chosen_ranks
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.control.decide.tasks.messages import Broadcast, Member, NodeJoined, NodeRemoved, Settle
 from skyward.errors import UsageError
-from skyward.placement import Several, target_of
-from skyward.specs.needs import NOTHING, Needs
+from skyward.specs.placement import Several, target_of
+from skyward.values.needs import NOTHING, Needs
 
 GROUPS = ("cpu", "gpu")
 

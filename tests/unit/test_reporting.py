@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from skyward import events as ev
-from skyward.control.decisions import DecisionEvent, Inputs
-from skyward.control.snapshot import PoolSnapshot
+from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.events.bus import EventBus
+from skyward.events.decisions import DecisionEvent, Inputs
 from skyward.reporting import log
 from skyward.reporting.console import Console, style_of
 from skyward.reporting.lines import LOGGED, SHOWN, line_of, money, seconds

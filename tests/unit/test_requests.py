@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import skyward
 from skyward import NoPoolError, NotOnNodeError, OperatorError, SpecError
+from skyward.functions.target import current_pool, sky
 from skyward.scaling.snapshot import Demand
-from skyward.specs.needs import Needs
-from skyward.target import current_pool, sky
+from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
 

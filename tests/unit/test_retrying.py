@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.retrying import NO_RETRIES, Retries
+from skyward.specs.retries import NO_RETRIES, Retries
 
 pytestmark = pytest.mark.unit
 

@@ -26,7 +26,7 @@ from skyward.scaling import (
     floor_nodes,
 )
 from skyward.scaling.snapshot import NodeStage
-from skyward.specs.needs import NOTHING, Needs
+from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skyward.scaling import Counts, Demand, Group, NodeLoad, Pressure, Snapshot, desired_nodes
 from skyward.scaling.pressure import Outcome
-from skyward.specs.needs import Needs
+from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
 

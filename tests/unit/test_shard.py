@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward import InstanceInfo, NotOnNodeError, SpecError, shard
-from skyward.instance import current_share, set_instance_info
+from skyward.task.instance import current_share, set_instance_info
 
 pytestmark = pytest.mark.unit
 

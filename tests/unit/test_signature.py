@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 import pytest
 
 import skyward
-from skyward.signature import is_generator, stream_arguments, stream_parameters
+from skyward.functions.signature import is_generator, stream_arguments, stream_parameters
 
 if TYPE_CHECKING:
     from somewhere import Row, Rows  # type: ignore[import-not-found]

@@ -11,7 +11,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import ProvisioningError
-from skyward.provider import Cluster, Instance, InstanceType, Offer, SSHAccess
+from skyward.providers.protocol import Cluster, Instance, InstanceType, Offer, SSHAccess
 
 pytestmark = pytest.mark.unit
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import skyward as sky
-from skyward.control.streams import RemoteIterator, StreamBuffer
-from skyward.control.work import Arrived, TaskFuture
-from skyward.taken import Taken, may_hold_futures
-from skyward.wire.arguments import ResultMarker
-from skyward.wire.payload import encode
+from skyward.control.act.tasks.streams import RemoteIterator, StreamBuffer
+from skyward.control.act.tasks.task import Arrived, TaskFuture
+from skyward.pool.future_arguments import Taken, may_hold_futures
+from skyward.wire.payloads.arguments import ResultMarker
+from skyward.wire.payloads.payload import encode
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 import skyward as sky
-from skyward.control import waking
-from skyward.control.waking import Bell
-from skyward.control.work import TaskFuture
+from skyward.control.act.tasks.task import TaskFuture
+from skyward.process import waking
+from skyward.process.waking import Bell
 
 pytestmark = pytest.mark.unit
 

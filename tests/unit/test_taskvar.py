@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from skyward import taskvar
-from skyward.taskvar import TaskVar, run_with, snapshot
+from skyward.task import variables as taskvar
+from skyward.task.variables import TaskVar, run_with, snapshot
 
 pytestmark = pytest.mark.unit
 

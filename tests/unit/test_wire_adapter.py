@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.provider import Access, ExecAccess, Instance, LocalAccess, SSHAccess
-from skyward.values import FrozenMap
-from skyward.wire import adapter as wire
-from skyward.wire.adapter import LINE_BYTES, Malformed, decode, encode, proof_of
+from skyward.providers.protocol import Access, ExecAccess, Instance, LocalAccess, SSHAccess
+from skyward.values.validation import FrozenMap
+from skyward.wire.protocol import adapter as wire
+from skyward.wire.protocol.adapter import LINE_BYTES, Malformed, decode, encode, proof_of
 
 pytestmark = pytest.mark.unit
 

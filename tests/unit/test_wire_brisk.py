@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from skyward.wire.brisk import INTERVAL, brisk
+from skyward.process.switch_interval import INTERVAL, brisk
 
 USUAL = 0.005
 MICROSECOND = 1e-6

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import TooLargeError
-from skyward.wire import copies
-from skyward.wire.copies import unchanging
-from skyward.wire.digest import content_address
+from skyward.wire.payloads import copies
+from skyward.wire.payloads.copies import unchanging
+from skyward.wire.payloads.digest import content_address
 
 np = pytest.importorskip("numpy")
 

@@ -10,8 +10,8 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.wire import digest
-from skyward.wire.digest import content_address, fresh_key, is_fresh, remember_address
+from skyward.wire.payloads import digest
+from skyward.wire.payloads.digest import content_address, fresh_key, is_fresh, remember_address
 
 pytestmark = pytest.mark.unit
 

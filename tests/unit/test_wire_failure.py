@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.errors import RemoteError, RemoteTraceback
-from skyward.wire.exceptions import copy_exception
-from skyward.wire.failure import Failure, capture_failure
-from skyward.wire.payload import decode, encode_result
+from skyward.wire.failures.failure import Failure, capture_failure
+from skyward.wire.kinds.exceptions import copy_exception
+from skyward.wire.payloads.payload import decode, encode_result
 
 pytestmark = pytest.mark.unit
 

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
-from skyward.wire.failure import capture_failure
-from skyward.wire.frames import FrameRecorder, FrameState, NodeValue
-from skyward.worker import failing
+from skyward.wire.failures.failure import capture_failure
+from skyward.wire.failures.frames import FrameRecorder, FrameState, NodeValue
+from skyward.worker.cells import failing
 
 pytestmark = pytest.mark.unit
 
@@ -159,7 +159,7 @@ def test_all_variables_together_are_bounded() -> None:
 
 def test_looking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(1000))
-    monkeypatch.setattr("skyward.wire.frames.clock", types.SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr("skyward.wire.failures.frames.clock", types.SimpleNamespace(monotonic=lambda: next(now)))
 
     def fail() -> None:
         first, second, third = "1", "2", "3"
@@ -172,7 +172,7 @@ def test_looking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("how", ["object", "list", "counter", "frame"])
 def test_an_object_that_does_not_end_when_it_is_shown_keeps_nobody(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr("skyward.wire.frames._SECONDS", 0.05)
+    monkeypatch.setattr("skyward.wire.failures.frames._SECONDS", 0.05)
     is_over = threading.Event()
 
     class Endless:

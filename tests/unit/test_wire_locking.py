@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from casty import ActorSystem
 
-from skyward.wire.shared.asking import Address
-from skyward.wire.shared.locking import REMEMBERED, Acquire, Release, Renew, lock
+from skyward.wire.collections.asking import Address
+from skyward.wire.collections.lock import REMEMBERED, Acquire, Release, Renew, lock
 
 pytestmark = pytest.mark.unit
 

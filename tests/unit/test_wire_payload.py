@@ -11,8 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyward.errors import NotPicklableError
-from skyward.wire.messages import INLINE_LIMIT, Blob, Payload
-from skyward.wire.payload import Outgoing, Packed, blobs_of, decode, encode, encode_call, encode_result, outgoing, pack
+from skyward.wire.payloads.payload import (
+    Outgoing,
+    Packed,
+    blobs_of,
+    decode,
+    encode,
+    encode_call,
+    encode_result,
+    outgoing,
+    pack,
+)
+from skyward.wire.protocol.messages import INLINE_LIMIT, Blob, Payload
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ import pytest
 from cloudpickle import cloudpickle as inner
 
 from skyward.errors import PayloadError
-from skyward.wire.payload import decode, dumps, encode
-from skyward.wire.pickler import CallScope, decoding_for
+from skyward.wire.payloads.payload import decode, dumps, encode
+from skyward.wire.payloads.pickler import CallScope, decoding_for
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.wire.proof import Steps, UnprovedError, call, prove_to_caller, prove_to_listener
-from skyward.worker import gate as gates
-from skyward.worker.gate import Gate, most_strangers
+from skyward.wire.transport.proof import Steps, UnprovedError, call, prove_to_caller, prove_to_listener
+from skyward.worker.blobs import gate as gates
+from skyward.worker.blobs.gate import Gate, most_strangers
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from skyward.wire.shared.queueing import Forget, Got, Load, Put, Take, Write
-from skyward.wire.shared.taking import Queueing
+from skyward.wire.collections.queue import Forget, Got, Load, Put, Take, Write
+from skyward.wire.collections.queue_client import Queueing
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 import pytest
 
-from skyward.wire.stateless import survey
-from skyward.wire.versions import version_of
+from skyward.wire.kinds.stateless import survey
+from skyward.wire.kinds.versions import version_of
 
 pytestmark = pytest.mark.unit
 

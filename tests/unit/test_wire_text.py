@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.metrics import NodeMetrics
-from skyward.wire.messages import Clustered, Fetched, Known, Metrics, Output, Payload, Peered, Reported, Yielded
-from skyward.wire.text import encodable, plain_json, with_encodable_text
+from skyward.events.metrics import NodeMetrics
+from skyward.wire.protocol.messages import (
+    Clustered,
+    Fetched,
+    Known,
+    Metrics,
+    Output,
+    Payload,
+    Peered,
+    Reported,
+    Yielded,
+)
+from skyward.wire.protocol.text import encodable, plain_json, with_encodable_text
 
 pytestmark = pytest.mark.unit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.words import asked_to_stop, nodes_text
+from skyward.formatting import asked_to_stop, nodes_text
 
 pytestmark = pytest.mark.unit
 

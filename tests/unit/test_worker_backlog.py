@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from skyward.wire.messages import NOWHERE, Display, Event, Finished, Output, Payload, Started, Yielded
-from skyward.worker import outbox as rooms
-from skyward.worker.backlog import LAST, Backlog
-from skyward.worker.outbox import Outbox
+from skyward.wire.protocol.messages import NOWHERE, Display, Event, Finished, Output, Payload, Started, Yielded
+from skyward.worker.events import outbox as rooms
+from skyward.worker.events.backlog import LAST, Backlog
+from skyward.worker.events.outbox import Outbox
 from tests.unit.test_worker_outbox import pieces
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyward.worker import blobs
-from skyward.worker.blobs import BlobStore, read_place
+from skyward.worker.blobs import store as blobs
+from skyward.worker.blobs.store import BlobStore, read_place
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from skyward.worker import connection_limit
-from skyward.worker.connection_limit import ConnectionLimit
+from skyward.worker.runtime import connection_limit
+from skyward.worker.runtime.connection_limit import ConnectionLimit
 
 pytestmark = pytest.mark.unit
 

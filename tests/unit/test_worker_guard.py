@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from skyward.worker.coroutines import run_coroutine
-from skyward.worker.execute import Interrupted
-from skyward.worker.guard import ThreadGuard
+from skyward.worker.tasks.coroutines import run_coroutine
+from skyward.worker.tasks.execute import Interrupted
+from skyward.worker.tasks.guard import ThreadGuard
 
 pytestmark = pytest.mark.unit
 

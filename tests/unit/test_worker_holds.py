@@ -2,10 +2,10 @@
 
 import pytest
 
-from skyward.wire.flow import cost
-from skyward.wire.messages import Blob, Feed, Need, Payload
-from skyward.worker.blobs import BlobStore
-from skyward.worker.holds import Holds
+from skyward.wire.protocol.flow import cost
+from skyward.wire.protocol.messages import Blob, Feed, Need, Payload
+from skyward.worker.blobs.holds import Holds
+from skyward.worker.blobs.store import BlobStore
 
 pytestmark = pytest.mark.unit
 

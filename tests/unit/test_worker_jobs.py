@@ -5,9 +5,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from skyward.wire.flow import WINDOW
-from skyward.wire.messages import Code, Credit, Payload, Submit
-from skyward.worker.jobs import Job, Stopped
+from skyward.wire.protocol.flow import WINDOW
+from skyward.wire.protocol.messages import Code, Credit, Payload, Submit
+from skyward.worker.tasks.jobs import Job, Stopped
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skyward.worker.lease import Lease
+from skyward.worker.runtime.lease import Lease
 
 pytestmark = pytest.mark.unit
 

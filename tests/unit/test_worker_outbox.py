@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from skyward.metrics import NodeMetrics
-from skyward.wire.messages import (
+from skyward.events.metrics import NodeMetrics
+from skyward.wire.protocol.messages import (
     BATCH_BYTES,
     NOWHERE,
     Blob,
@@ -23,8 +23,8 @@ from skyward.wire.messages import (
     Started,
     Yielded,
 )
-from skyward.worker.backlog import Backlog
-from skyward.worker.outbox import _STREAMS, LIMIT, Outbox
+from skyward.worker.events.backlog import Backlog
+from skyward.worker.events.outbox import _STREAMS, LIMIT, Outbox
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyward.wire.payload import encode_result
-from skyward.worker.owned import is_ours
+from skyward.wire.payloads.payload import encode_result
+from skyward.worker.tasks.owned import is_ours
 
 pytestmark = pytest.mark.unit
 

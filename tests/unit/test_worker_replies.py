@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from skyward.wire.messages import Batch, Code, Commands, Exchange, Finished, Payload, Reported, Started, Submit
-from skyward.worker.agent import Agent
-from skyward.worker.backlog import Backlog
-from skyward.worker.replies import Replies
+from skyward.wire.protocol.messages import Batch, Code, Commands, Exchange, Finished, Payload, Reported, Started, Submit
+from skyward.worker.events.backlog import Backlog
+from skyward.worker.runtime.agent import Agent
+from skyward.worker.runtime.replies import Replies
 
 pytestmark = pytest.mark.unit
 

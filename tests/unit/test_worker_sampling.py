@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from skyward.metrics import GPUMetrics
-from skyward.worker import gpus, procfs, sampling
-from skyward.worker.cgroups import cpu_limit, memory_limit
-from skyward.worker.sampling import Sampler
+from skyward.events.metrics import GPUMetrics
+from skyward.worker.machine import gpus, procfs, sampling
+from skyward.worker.machine.cgroups import cpu_limit, memory_limit
+from skyward.worker.machine.sampling import Sampler
 
 pytestmark = pytest.mark.unit
 

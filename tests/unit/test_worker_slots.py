@@ -7,14 +7,14 @@ from concurrent.futures import Future
 
 import pytest
 
-from skyward.instance import InstanceInfo
-from skyward.wire.clock import clock
-from skyward.wire.failure import Failure
-from skyward.wire.messages import Blob, Code, Event, Finished, Payload, Submit
-from skyward.wire.payload import dumps, encode
-from skyward.worker.blobs import BlobStore
-from skyward.worker.jobs import Job
-from skyward.worker.slots import ProcessSlot
+from skyward.process.clock import clock
+from skyward.task.instance import InstanceInfo
+from skyward.wire.failures.failure import Failure
+from skyward.wire.payloads.payload import dumps, encode
+from skyward.wire.protocol.messages import Blob, Code, Event, Finished, Payload, Submit
+from skyward.worker.blobs.store import BlobStore
+from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.slots import ProcessSlot
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from skyward.wire.code import prepare_code
-from skyward.wire.messages import (
+from skyward.wire.payloads.code import prepare_code
+from skyward.wire.payloads.payload import decode, encode_call
+from skyward.wire.protocol.messages import (
     NOTHING_LEFT,
     PACKING,
     Code,
@@ -21,12 +22,11 @@ from skyward.wire.messages import (
     Submit,
     Yielded,
 )
-from skyward.wire.payload import decode, encode_call
-from skyward.worker import executor
-from skyward.worker.context import current_task
-from skyward.worker.execute import Functions, Interrupted, Reason, execute
-from skyward.worker.executor import _LAST, PATIENCE, Executor
-from skyward.worker.jobs import Job
+from skyward.worker.events.context import current_task
+from skyward.worker.tasks import executor
+from skyward.worker.tasks.execute import Functions, Interrupted, Reason, execute
+from skyward.worker.tasks.executor import _LAST, PATIENCE, Executor
+from skyward.worker.tasks.jobs import Job
 
 pytestmark = pytest.mark.unit
 

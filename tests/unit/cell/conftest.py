@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from skyward.wire.payload import decode, encode
-from skyward_jupyter.capture import Capture, capture
-from skyward_jupyter.cell import analyse, transform_cell
-from skyward_jupyter.results import apply_result, apply_results, stream_items
+from skyward.wire.payloads.payload import decode, encode
+from skyward_jupyter.cells.capture import Capture, capture
+from skyward_jupyter.cells.cell import analyse, transform_cell
+from skyward_jupyter.running.results import apply_result, apply_results, stream_items
 
 
 def travel(value: Any) -> Any:

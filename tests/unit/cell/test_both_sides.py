@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
-from skyward.wire.contents import contents_of, put_contents
-from skyward.wire.messages import Blob
-from skyward.wire.payload import decode, encode
-from skyward.worker.blobs import BlobStore
-from skyward_jupyter.present import presented
-from skyward_jupyter.results import apply_result
+from skyward.wire.objects.contents import contents_of, put_contents
+from skyward.wire.payloads.payload import decode, encode
+from skyward.wire.protocol.messages import Blob
+from skyward.worker.blobs.store import BlobStore
+from skyward_jupyter.failures.present import presented
+from skyward_jupyter.running.results import apply_result
 from tests.unit.cell.conftest import Notebook, travel
 
 pytestmark = [

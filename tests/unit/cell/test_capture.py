@@ -9,10 +9,10 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.errors import NotPicklableError, SkywardError, TooLargeError, UsageError
-from skyward.words import size_text
-from skyward_jupyter.capture import capture
-from skyward_jupyter.cell import analyse
-from skyward_jupyter.manifest import Entry, Manifest
+from skyward.formatting import size_text
+from skyward_jupyter.cells.capture import capture
+from skyward_jupyter.cells.cell import analyse
+from skyward_jupyter.cells.manifest import Entry, Manifest
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from ipywidgets import widgets  # type: ignore[import-untyped]  # it has no types
 
-from skyward.wire.messages import Display, Event
-from skyward.worker import display
-from skyward.worker.context import TaskContext, running
-from skyward.worker.represent import represent
+from skyward.wire.protocol.messages import Display, Event
+from skyward.worker.display import display
+from skyward.worker.display.represent import represent
+from skyward.worker.events.context import TaskContext, running
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -87,7 +87,8 @@ def test_what_shows_itself_is_asked_to(
     notebook: Notebook, screen: Screen, capsys: pytest.CaptureFixture[str], shown: str
 ) -> None:
     notebook.sky(
-        "from skyward.worker.display import update_display\nclass R:\n    def _ipython_display_(self): print('ipd')\n"
+        "from skyward.worker.display.display import update_display\n"
+        "class R:\n    def _ipython_display_(self): print('ipd')\n"
         f"    def _repr_html_(self): return 'html'\nr = R()\n{shown}"
     )
     assert capsys.readouterr().out == "ipd\n"
@@ -235,9 +236,9 @@ class TestDisplayFunctions:
 
 SCRIPT = """
 import pickle, sys
-from skyward.worker.cell import CellRequest, run_cell
-from skyward.worker.context import TaskContext, running
-from skyward.wire.messages import Display
+from skyward.worker.cells.cell import CellRequest, run_cell
+from skyward.worker.events.context import TaskContext, running
+from skyward.wire.protocol.messages import Display
 
 class Port:
     shown = []

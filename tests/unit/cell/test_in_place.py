@@ -517,7 +517,7 @@ def test_what_cannot_come_home_from_several_nodes_is_told_once(notebook: Noteboo
     sent = notebook.take("import threading\nlock = threading.Lock()", in_place=False)
     from dataclasses import replace
 
-    from skyward_jupyter.results import apply_results
+    from skyward_jupyter.running.results import apply_results
 
     results = [replace(sent.pending.fn(*sent.pending.args), node=node) for node in (0, 1)]
     assert apply_results(results, notebook.names).notices == [

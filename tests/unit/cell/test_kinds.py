@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import NotPicklableError, PayloadError
-from skyward_jupyter.results import apply_result
+from skyward_jupyter.running.results import apply_result
 from tests.unit.cell.conftest import Notebook, travel
 
 pytestmark = pytest.mark.unit

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import skyward
-from skyward.wire import modules
-from skyward.wire.modules import is_local, local_modules, travelling_by_value
-from skyward.wire.payload import pack
-from skyward.wire.sources import ModuleSource, source_bundle
+from skyward.wire.payloads import modules
+from skyward.wire.payloads.modules import is_local, local_modules, travelling_by_value
+from skyward.wire.payloads.payload import pack
+from skyward.wire.payloads.sources import ModuleSource, source_bundle
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -117,7 +117,9 @@ class TestSourceBundle:
         assert source_bundle(["mine_e"])["mine_e"].source == b"def (:"
 
     def test_skyward_itself_stays_though_it_is_installed_from_its_sources(self, write: Write) -> None:
-        write("mine_h.py", "import skyward, skyward_jupyter.magics, skyward_kernel.pools, skyward_providers.local")
+        write(
+            "mine_h.py", "import skyward, skyward_jupyter.magics.magics, skyward_kernel.pools, skyward_providers.local"
+        )
         assert list(source_bundle(["mine_h"])) == ["mine_h"]
 
     def test_a_loaded_module_that_no_finder_knows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +145,7 @@ class TestManifest:
 
 NODE = """
 import pickle, sys
-from skyward.worker.cell import run_cell
+from skyward.worker.cells.cell import run_cell
 for line in sys.stdin.buffer:
     request, captured = pickle.loads(bytes.fromhex(line.decode()))
     result = run_cell(request, captured)
@@ -165,7 +167,7 @@ class Node:
     def sky(self, source: str) -> str:
         import pickle
 
-        from skyward_jupyter.results import apply_result
+        from skyward_jupyter.running.results import apply_result
 
         sent = self._notebook.take(source, is_next=True)
         assert self._process.stdin is not None
@@ -431,7 +433,7 @@ def test_a_variable_of_the_environment_that_a_function_sets_is_told(
 def test_settings_of_a_library_that_the_notebook_has_not_imported_are_told(
     notebook: Notebook, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyward_jupyter.capture.settings_used_by", lambda _: ())
+    monkeypatch.setattr("skyward_jupyter.cells.capture.settings_used_by", lambda _: ())
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
     assert node.notices == ["The cell changed a setting of pandas on node 0; here it is as before."]
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")

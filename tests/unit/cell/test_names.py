@@ -3,7 +3,7 @@
 import pytest
 
 from skyward.errors import UsageError
-from skyward_jupyter.cell import CellCode, analyse, transform_cell
+from skyward_jupyter.cells.cell import CellCode, analyse, transform_cell
 
 pytestmark = pytest.mark.unit
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from skyward.accelerators import parse_accelerator
-from skyward.compute import Compute
 from skyward.config import load
 from skyward.config.pools import configured_values
 from skyward.errors import SpecError
+from skyward.pool.compute import Compute
 from skyward.specs import Nodes, Options, Spec, Volume
-from skyward_jupyter.settings import NAMES, settings_from
+from skyward_jupyter.options.settings import NAMES, settings_from
 from skyward_providers.local import Local
 from tests.unit.config.conftest import Write
 

@@ -3,9 +3,9 @@
 import pytest
 
 from skyward.accelerators import parse_accelerator
-from skyward.compute import Compute
 from skyward.config.pools import configured_values
 from skyward.errors import SpecError
+from skyward.pool.compute import Compute
 from skyward.specs import Nodes, Spec
 from tests.unit.config.conftest import Write
 

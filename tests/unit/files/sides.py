@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 from skyward.errors import PayloadError
 from skyward.files.request import FilesRequest, FilesResult
-from skyward.values import FrozenMap
-from skyward.worker import folder as folders
-from skyward.worker.cell import CellResult
-from skyward.worker.files import CellFiles
-from skyward.worker.folder import Directories
-from skyward.worker.harvest import Harvest
+from skyward.values.validation import FrozenMap
+from skyward.worker.cells.cell import CellResult
+from skyward.worker.cells.files import CellFiles
+from skyward.worker.cells.harvest import Harvest
+from skyward.worker.tasks import folder as folders
+from skyward.worker.tasks.folder import Directories
 from skyward_jupyter.files.choice import Asked
 from skyward_jupyter.files.trip import Taken, Trip
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import PayloadError
-from skyward.worker import folder as folders
-from skyward.worker.folder import Directories, enter, leave
+from skyward.worker.tasks import folder as folders
+from skyward.worker.tasks.folder import Directories, enter, leave
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skyward.worker.cell import CellResult
+from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.files.trip import Trip
 from tests.unit.files.sides import Sides, contents
 

@@ -10,9 +10,9 @@ import pytest
 
 from skyward.errors import PayloadError
 from skyward.files.disk import write
-from skyward.worker.cell import CellResult
-from skyward.worker.harvest import Harvest
-from skyward_jupyter.options import parse_cell
+from skyward.worker.cells.cell import CellResult
+from skyward.worker.cells.harvest import Harvest
+from skyward_jupyter.options.options import parse_cell
 from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit
@@ -154,7 +154,7 @@ def test_a_run_whose_files_were_not_put_in_place_does_not_count_as_the_first(
     sides.write("b", "2")
     request = sides.trip("map", files=("a", "b")).request(shared=False)
     with monkeypatch.context() as patched:
-        patched.setattr("skyward.worker.files.write", fails_for("b"))
+        patched.setattr("skyward.worker.cells.files.write", fails_for("b"))
         assert sides.attempt(request, run="one cell")[1] is not None
     sides.run(request, run="one cell")
     assert contents(sides.there()) == {"a": "1", "b": "2"}
@@ -292,7 +292,7 @@ def test_the_option_that_is_told_fetches_the_file_whatever_its_name(sides: Sides
 
 
 def test_more_than_there_is_memory_for_stays_and_the_rest_comes(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward.worker.files.free_memory", lambda: 200)
+    monkeypatch.setattr("skyward.worker.cells.files.free_memory", lambda: 200)
     told = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",))
     assert contents(sides.here) == {"a": "1" * 10}
     assert "b (0.0 MiB) stayed on node 0: the files that come home would be more than half of the" in told[0]
@@ -304,7 +304,7 @@ def test_a_record_that_cannot_be_written_loses_nothing(sides: Sides, monkeypatch
 
     sides.write("a", "1")
     sides.cell(sync=(".",))
-    monkeypatch.setattr("skyward.worker.files._save", full)
+    monkeypatch.setattr("skyward.worker.cells.files._save", full)
     sides.cell(writes(sides, ("a", "2")), sync=(".",))
     assert contents(sides.here) == {"a": "2"}
 
@@ -455,7 +455,7 @@ def test_where_not_all_can_be_put_in_place_nothing_comes_home(sides: Sides, monk
     sides.write("e/edited", "an hour of work")
     sides.write("e/b", "new")
     with monkeypatch.context() as patched:
-        patched.setattr("skyward.worker.files.write", fails_for("e/b"))
+        patched.setattr("skyward.worker.cells.files.write", fails_for("e/b"))
         trip = sides.trip(sync=("e",))
         result, error = sides.attempt(trip.request(shared=False))
     assert str(error) == "e/b cannot be put in place on node 0: No space left on device."

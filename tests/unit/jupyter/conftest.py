@@ -15,17 +15,17 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from skyward.control.decisions import DecisionEvent
-from skyward.control.run import Remains
+from skyward.control.act.tasks.run import Remains
 from skyward.errors import TaskCancelledError
-from skyward.opened import observe_with, observed
-from skyward.pending import PendingFunction
+from skyward.events.decisions import DecisionEvent
+from skyward.functions.pending import PendingFunction
+from skyward.functions.target import current_pool
+from skyward.process.open_pools import observe_with, observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
-from skyward.target import current_pool
-from skyward.worker.cell import CellResult
-from skyward.worker.harvest import Harvest
-from skyward_jupyter.magics import SkyMagics
-from skyward_jupyter.option_table import POOL_LABELS
+from skyward.worker.cells.cell import CellResult
+from skyward.worker.cells.harvest import Harvest
+from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 
 

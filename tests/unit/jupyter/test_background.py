@@ -7,8 +7,8 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from skyward_jupyter.handle import CellHandle
-from skyward_jupyter.tape import Tape
+from skyward_jupyter.display.tape import Tape
+from skyward_jupyter.running.handle import CellHandle
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
 pytestmark = pytest.mark.unit

@@ -8,9 +8,9 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
-from skyward_jupyter.completion import offered
-from skyward_jupyter.magics import COMMANDS
-from skyward_jupyter.option_table import OPTIONS
+from skyward_jupyter.magics.completion import offered
+from skyward_jupyter.magics.magics import COMMANDS
+from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project
 

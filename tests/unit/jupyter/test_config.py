@@ -6,13 +6,13 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from skyward.accelerators import parse_accelerator
-from skyward.compute import Compute
 from skyward.config.pools import configured_values
+from skyward.functions.target import current_pool
+from skyward.pool.compute import Compute
 from skyward.specs import Image, Nodes
-from skyward.target import current_pool
-from skyward_jupyter.magics import SkyMagics
-from skyward_jupyter.option_table import POOL_LABELS
-from skyward_jupyter.reading import PLACES
+from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_jupyter.options.reading import PLACES
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project, user
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
@@ -179,7 +179,7 @@ def test_config_of_a_pool_that_was_taken_over_shows_no_secret(
     notebook: Notebook, compute: Pools, project: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = Compute(name="left", nodes=2, image=Image(env={"TOKEN": "secret"}, pip=["numpy"]), budget=5)
-    monkeypatch.setattr("skyward.attaching.attach", lambda _: left)
+    monkeypatch.setattr("skyward.pool.attach.attach", lambda _: left)
     notebook("pool = %sky attach left")
     rows = [line.split(None, 2) for line in notebook("%sky config left").out.splitlines()]
     for row in (["--nodes", "2"], ["--env", "TOKEN"], ["--pip", "numpy"], ["--budget", "5"]):

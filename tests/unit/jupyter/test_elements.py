@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from skyward_jupyter import running
-from skyward_jupyter.elements import Elements, weight
-from skyward_jupyter.readahead import StreamHandle
+from skyward_jupyter.display.elements import Elements, weight
+from skyward_jupyter.running import run as running
+from skyward_jupyter.running.readahead import StreamHandle
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
 pytestmark = pytest.mark.unit

@@ -2,10 +2,10 @@
 
 import pytest
 
-from skyward.wire.failure import capture_failure
-from skyward.worker.cell import CellResult
-from skyward.worker.harvest import Harvest
-from skyward_jupyter.failures import tell_the_others
+from skyward.wire.failures.failure import capture_failure
+from skyward.worker.cells.cell import CellResult
+from skyward.worker.cells.harvest import Harvest
+from skyward_jupyter.failures.failures import tell_the_others
 from tests.unit.jupyter.conftest import Notebook
 
 pytestmark = pytest.mark.unit

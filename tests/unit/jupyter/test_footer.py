@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward_jupyter.footer import Footer, money, seconds_text
+from skyward_jupyter.display.footer import Footer, money, seconds_text
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skyward_jupyter.live import LiveLine
+from skyward_jupyter.running.live import LiveLine
 
 pytestmark = pytest.mark.unit
 

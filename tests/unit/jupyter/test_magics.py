@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from skyward.control.decisions import DecisionEvent, Inputs
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
-from skyward.metrics import NodeMetrics
+from skyward.events.decisions import DecisionEvent, Inputs
+from skyward.events.metrics import NodeMetrics
+from skyward.functions.target import current_pool
 from skyward.specs import Needs, Nodes
-from skyward.target import current_pool
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
-from skyward_jupyter.running import NO_LIMIT
+from skyward_jupyter.running.run import NO_LIMIT
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook, Ran
 

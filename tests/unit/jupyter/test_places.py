@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.values import FrozenMap
+from skyward.values.validation import FrozenMap
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
 pytestmark = pytest.mark.unit

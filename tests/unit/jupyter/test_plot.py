@@ -8,8 +8,8 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from skyward_jupyter.chart import COLOURS, caption, picture, ticks
-from skyward_jupyter.curves import COLUMNS, KEYS, Curves, numbers_of
+from skyward_jupyter.display.chart import COLOURS, caption, picture, ticks
+from skyward_jupyter.display.curves import COLUMNS, KEYS, Curves, numbers_of
 from tests.unit.jupyter.conftest import Notebook
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from skyward_jupyter.progress import Progress, meter, opening
-from skyward_jupyter.settings import Settings
+from skyward_jupyter.display.progress import Progress, meter, opening
+from skyward_jupyter.options.settings import Settings
 from tests.unit.jupyter.conftest import FakeCompute
 from tests.unit.panel.conftest import wait_for
 

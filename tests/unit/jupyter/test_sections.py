@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from skyward_jupyter.sections import NodeSections
+from skyward_jupyter.display.sections import NodeSections
 from tests.unit.jupyter.conftest import Notebook
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from skyward.worker.display import CLEAR_MIME
-from skyward_jupyter.sink import CellSink
+from skyward.worker.display.display import CLEAR_MIME
+from skyward_jupyter.display.sink import CellSink
 
 pytestmark = pytest.mark.unit
 

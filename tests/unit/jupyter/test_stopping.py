@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from skyward.control.run import Remains
+from skyward.control.act.tasks.run import Remains
 from skyward.errors import NodeLostError, TaskCancelledError
-from skyward_jupyter import sent
-from skyward_jupyter.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
+from skyward_jupyter.running import sent
+from skyward_jupyter.running.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
 pytestmark = pytest.mark.unit

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from skyward.errors import RemoteTraceback
-from skyward.wire.failure import Failure, Frame
-from skyward.worker.cell import CellResult
-from skyward_jupyter.capture import capture
-from skyward_jupyter.cell import analyse
-from skyward_jupyter.originals import Originals
-from skyward_jupyter.results import _Home
-from skyward_jupyter.tracebacks import Tracebacks
+from skyward.wire.failures.failure import Failure, Frame
+from skyward.worker.cells.cell import CellResult
+from skyward_jupyter.cells.capture import capture
+from skyward_jupyter.cells.cell import analyse
+from skyward_jupyter.cells.originals import Originals
+from skyward_jupyter.failures.tracebacks import Tracebacks
+from skyward_jupyter.running.results import _Home
 from tests.unit.jupyter.conftest import FakeCompute, Notebook, Ran
 
 pytestmark = pytest.mark.unit

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from skyward.control.decisions import DecisionEvent, Inputs
-from skyward.control.origin import Origin
-from skyward.control.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
+from skyward.control.observe.origin import Origin
+from skyward.control.observe.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
 from skyward.errors import UsageError
-from skyward.logs import LogEntry
+from skyward.events.decisions import DecisionEvent, Inputs
+from skyward.events.output import LogEntry
 from skyward.specs import Nodes
-from skyward_jupyter.magics import SkyMagics
+from skyward_jupyter.magics.magics import SkyMagics
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import Notebook, new_shell
 

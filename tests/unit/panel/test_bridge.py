@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import skyward.reaping
+import skyward.pool.reap
 from skyward.errors import PoolClosedError, UsageError
-from skyward.logs import LogEntry
-from skyward.provider import ExecAccess, LocalAccess, SSHAccess
-from skyward.reaping import Orphan, Reaped
+from skyward.events.output import LogEntry
+from skyward.pool.reap import Orphan, Reaped
+from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
 from skyward.specs import Nodes
-from skyward_jupyter.panel import fields, read_options
+from skyward_jupyter.magics.panel import fields, read_options
 from skyward_kernel.bridge import MOST_CLIENTS, PanelBridge, PoolForm
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import STATE_COMM, FormField
@@ -182,7 +182,7 @@ def test_what_others_have_left_is_offered_and_can_be_taken_over_or_given_back(
         pool.recovered = ("a task",)
         return pool  # type: ignore[no-any-return]  # the pool that the fixture's factory makes
 
-    monkeypatch.setattr(skyward.reaping, "reap", reap)
+    monkeypatch.setattr(skyward.pool.reap, "reap", reap)
     monkeypatch.setattr(pools, "attach", attach)
     left += [orphan("train"), orphan("old", due=True), orphan("never", machines=0), orphan("other")]
     comm = kernel.connect()

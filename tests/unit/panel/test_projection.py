@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.costing import CellCost
-from skyward.control.snapshot import KeptView, OutputView, PoolReport, TroubleView
-from skyward.metrics import GPUMetrics, NodeMetrics
+from skyward.control.observe.costs import CellCost
+from skyward.control.observe.snapshot import KeptView, OutputView, PoolReport, TroubleView
+from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
 from skyward_kernel.rows import (
     KEPT,

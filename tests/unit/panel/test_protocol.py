@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripts.panel_build import FOLDER, NOTE, digest
 from scripts.panel_types import PATH, typescript
 from skyward.errors import UsageError
-from skyward_jupyter.panel import open_pool, read_options
+from skyward_jupyter.magics.panel import open_pool, read_options
 from skyward_kernel.answering import Answering
 from skyward_kernel.carrying_out import CarryOut
 from skyward_kernel.decoding import LONGEST, decode

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.snapshot import PoolReport
-from skyward.metrics import GPUMetrics, NodeMetrics
-from skyward.shown import Shown
+from skyward.control.observe.snapshot import PoolReport
+from skyward.events.metrics import GPUMetrics, NodeMetrics
+from skyward.pool.shown import Shown
 from skyward_jupyter.view import static
 from skyward_jupyter.view.terminal import watch_here
 from tests.unit.panel.conftest import decision, node, snapshot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ipywidgets.widgets import widget as ipywidgets  # type: ignore[import-untyped]
 
-from skyward.shown import Shown
+from skyward.pool.shown import Shown
 from skyward.specs import Nodes
 from skyward_jupyter import view
 from skyward_jupyter.view import widget as widgets

@@ -1,0 +1,303 @@
+"""What the nodes of a pool say, brought to the tasks it is about."""
+
+import asyncio
+import logging
+import pickle
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
+
+from skyward.control.act.tasks.left_results import NOTICED_WITHIN, LeftResult
+from skyward.control.act.tasks.remote import ResultLostError
+from skyward.control.act.tasks.task import Arrived, Work, handles_in
+from skyward.control.decide import messages as plane
+from skyward.control.decide.tasks import messages as tasks
+from skyward.control.observe.log import Log
+from skyward.errors import RemoteError, TooLargeError
+from skyward.link.bulk import NodeFullError
+from skyward.process import background
+from skyward.reporting.task_output import ConsoleSink
+from skyward.wire.failures.failure import Failure, capture_failure
+from skyward.wire.payloads.payload import blobs_of, encode
+from skyward.wire.protocol.messages import (
+    Blob,
+    Cancel,
+    Display,
+    Drop,
+    Ending,
+    Event,
+    Finished,
+    Leaving,
+    Need,
+    Output,
+    Paused,
+    Payload,
+    Started,
+    ValueKept,
+    Yielded,
+)
+
+if TYPE_CHECKING:
+    from skyward.control.act.nodes.node import Node
+    from skyward.control.act.tasks.task import Sink
+    from skyward.kept.keep import KeptInfo
+
+__all__ = ["Hearing"]
+
+_NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
+"""Exceptions of a cell that would be no different if it ran again."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Hearing:
+    """Takes the events of nodes. Lives on the library's loop.
+
+    Args:
+        works: the tasks that are not over, by number.
+        node_at: the node of a rank.
+        tell: tells the control plane.
+        delivered: is told that part of a task's stream has arrived.
+        wrote: takes what is printed: the node, the task or 0, the stream and the text.
+        leave: leaves a large result on its node, or returns None where it is to come here.
+        lost: takes a task that could not be sent since a result that it takes was lost.
+        kept: is told of a value that a node keeps from now on, and of the task that it is of.
+
+    Attributes:
+        arrived: what came of those that are about to end.
+        sink: takes what nodes print that is of no task, or of one that is over.
+        log: keeps what all of them print.
+        closing: whether the pool ends, and nothing but what is printed counts any more.
+    """
+
+    def __init__(
+        self,
+        works: dict[int, Work],
+        node_at: "Callable[[int], Node | None]",
+        tell: Callable[[plane.Message], None],
+        delivered: Callable[[int], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
+        leave: "Callable[[Node, Finished, Work], LeftResult | None]",
+        lost: "Callable[[Node, Work, LeftResult], None]",
+        kept: "Callable[[Node, KeptInfo, int], None]",
+    ) -> None:
+        self.works = works
+        self.arrived: dict[int, Arrived | LeftResult] = {}
+        self.sink = ConsoleSink(label=True)
+        self._failed: WeakSet[Sink] = WeakSet()
+        self.log = Log()
+        self.closing = False
+        self._node_at = node_at
+        self._tell = tell
+        self._delivered = delivered
+        self._spawn = spawn
+        self._wrote = wrote
+        self._leave = leave
+        self._lost = lost
+        self._kept = kept
+
+    def heard(self, node: "Node", event: Event) -> None:
+        """An event of a node. One that is leaving has only its last words to say."""
+        if (self.closing or self._node_at(node.rank) is not node) and not isinstance(event, Output | Display):
+            return
+        work = self.works.get(event.task)
+        try:
+            self._take(node, event, work)
+        except Exception as error:  # of one event: those behind it are of other tasks
+            self._fail(node, event, error)
+
+    def _fail(self, node: "Node", event: Event, error: Exception) -> None:
+        """End the task of an event that could not be handled, and stop it on its node."""
+        _logger.error("the event %s of node %s failed here", type(event).__name__, node.rank, exc_info=error)
+        if (work := self.works.get(event.task)) is not None:
+            node.tell(Cancel(event.task))
+            work.error = "RemoteError"
+            self.arrived[event.task] = _not_brought(error)
+            self._tell(tasks.Ended(event.task, node.rank, "error", 0.0))
+
+    def _take(self, node: "Node", event: Event, work: Work | None) -> None:
+        match event:
+            case Finished():
+                self._on_finished(node, event, work)
+            case Output(task, stream, text):
+                self.log.add(node.rank, node.machine, event, time.time())
+                self._wrote(node.rank, task, stream, text)
+                sink = self.sink if work is None else work.sink
+                self._show(sink, lambda: sink.output(node.rank, stream, text))
+            case Yielded(_, items) if work is not None and work.stream is not None:
+                work.yielded += len(items)
+                work.stream.arrive(items)
+                self._delivered(event.task)
+            case Leaving() if work is not None:
+                work.is_leaving = True
+            case Paused(_, credited) if work is not None and work.stream is not None:
+                work.stream.pause(credited)
+            case Started():
+                self._tell(tasks.Started(event.task))
+            case Ending():
+                self._tell(tasks.NodeDraining(node.rank))
+            case Need(_, index, count) if work is not None and work.feeders:
+                work.feeders[index].grant(count)
+            case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
+                data, metadata, display_id, update = pickle.loads(payload.data)
+                shown = work.sink
+                self._show(shown, lambda: shown.display(node.rank, data, metadata, display_id, update))
+            case ValueKept(info, task):
+                self._kept(node, info, task)
+            case Yielded(_, items):
+                if blobs := blobs_of(items):
+                    node.tell(Drop(tuple(blob.key for blob in blobs)))
+            case _:
+                pass  # of a task that is over here
+
+    def not_sent(self, node: "Node", work: Work, error: Exception) -> None:
+        """A task did not get to its node."""
+        if isinstance(error, ResultLostError):
+            self._lost(node, work, error.result)
+        elif isinstance(error, ConnectionError):
+            self._spawn(self._not_moved(node, work.task, 0.0))
+        elif isinstance(error, NodeFullError):
+            self._no_room(node, work, error)
+        else:
+            _logger.error("%s() could not be sent to node %s", work.code.name, node.rank, exc_info=error)
+            kind = type(error).__name__
+            failed = _failed(RemoteError(f"{work.code.name}() could not be sent: {kind}: {error}.", kind))
+            self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, "RemoteError"), failed, work)
+
+    def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
+        """Part of what a task is fed did not get to its node, where it was stopped."""
+        if isinstance(error, ConnectionError):
+            self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0))
+        else:
+            self._no_room(node, work, error)
+
+    def _no_room(self, node: "Node", work: Work, error: NodeFullError) -> None:
+        failed = TooLargeError(
+            f"Node {node.rank} has no memory for what is sent to {work.code.name}(): {error}. Send it less at a time, "
+            "or use nodes with more memory."
+        )
+        self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, type(failed).__name__), _failed(failed), work)
+
+    async def _not_moved(self, node: "Node", task: int, seconds: float) -> None:
+        """Data of a task did not get through: it runs again, elsewhere if its node is lost.
+
+        A transfer that breaks is the first sign of a lost node. Tasks sent there until that is known would use up their
+        attempts in no time.
+        """
+        if not await node.lost_within(NOTICED_WITHIN) and self._node_at(node.rank) in (node, None):
+            self._tell(tasks.Ended(task, node.rank, "lost", seconds))
+
+    def _show(self, sink: "Sink", show: Callable[[], None]) -> None:
+        """Give a sink something. One that fails is given nothing any more: its output is in the log of the pool."""
+        if sink in self._failed:
+            return
+        try:
+            show()
+        except BaseException as error:  # whatever `sys.stdout` is here: it must not end the loop
+            self._failed.add(sink)
+            why = f"{type(error).__name__}: {error}"
+            _logger.warning("output of tasks cannot be shown here any more (%s); pool.logs() has it", why)
+
+    def task_ended(self, work: Work) -> None:
+        """A task is over for its caller: write what it left unfinished, before the caller knows."""
+        for rank in dict.fromkeys(work.nodes):
+            self._show(work.sink, partial(work.sink.task_ended, rank))
+
+    def close(self) -> None:
+        """Nobody will say anything any more."""
+        self._show(self.sink, self.sink.flush)
+        self.works.clear()
+        self.log.close()
+
+    def _on_finished(self, node: "Node", event: Finished, work: Work | None) -> None:
+        if work is not None and work.timeout is not None and event.seconds > work.timeout:
+            event = self._too_late(node, event, work)
+        payload = event.payload
+        if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
+            self._ended(node, event, Arrived(payload, kept=handles_in(payload)), work)
+        elif work is not None and (left := self._leave(node, event, work)) is not None:
+            self._ended(node, event, left, work)
+        else:
+            blobs = blobs_of([payload])
+            if work is not None:
+                work.coming = sum(blob.size for blob in blobs)
+            self._spawn(self._fetch_result(node, event, blobs))
+
+    def _too_late(self, node: "Node", event: Finished, work: Work) -> Finished:
+        """Return the end of a task that ran past its timeout.
+
+        What it returned or raised after that is dropped, unless it is one that leaves something: it returns just that.
+        """
+        if event.outcome not in ("value", "error"):
+            return event
+        if event.outcome == "value" and work.grace:
+            return replace(event, outcome="timeout")
+        if keys := tuple(blob.key for blob in blobs_of([event.payload])):
+            node.tell(Drop(keys))
+        return replace(event, outcome="timeout", payload=Payload(b""))
+
+    async def _fetch_result(self, node: "Node", event: Finished, blobs: list[Blob]) -> None:
+        """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
+        fetched = {}
+        try:
+            for blob in blobs:
+                fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
+        except ConnectionError:
+            if (work := self.works.get(event.task)) is not None:
+                work.is_leaving, work.coming = False, 0
+            await self._not_moved(node, event.task, event.seconds)
+            return
+        except Exception as error:
+            if event.outcome in ("value", "error"):
+                event, arrived = replace(event, outcome="error", error="RemoteError"), _not_brought(error)
+            else:
+                arrived = Arrived(Payload(b""))
+        else:
+            arrived = Arrived(event.payload, fetched, handles_in(event.payload))
+        work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
+        if work is not None and event.outcome == "value" and work.future.is_lent:
+            node.keep_result(blobs)  # other tasks take it, perhaps there
+            background.call_when_gone(work.future, node.discard, keys)
+        else:
+            node.tell(Drop(keys))
+        self._ended(node, event, arrived, work)
+
+    def _ended(self, node: "Node", event: Finished, arrived: Arrived | LeftResult, work: Work | None) -> None:
+        retry = ""
+        if work is not None:
+            work.seconds, work.error = event.seconds, event.error
+            self.arrived[event.task] = arrived
+            if event.outcome == "error" and work.retries.times and isinstance(arrived, Arrived):
+                retry = _covered(work, arrived)
+            elif event.outcome == "value" and event.error and work.retries.times:  # of a cell: its result carries it
+                kind = event.error.rpartition(".")[2]
+                retry = "" if kind in _NO_DIFFERENT else f"it raised {kind}"
+        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
+
+
+def _covered(work: Work, arrived: Arrived) -> str:
+    """What a task has raised, where its retries cover that; empty otherwise."""
+    try:
+        failure = arrived.decode()
+        if isinstance(failure, Failure) and work.retries.covers(failure.rebuild()):
+            return f"it raised {failure.type_name}: {failure.message}"
+    except BaseException as error:  # of the class of the exception: it must not end the loop
+        _logger.debug("what %s() raised could not be looked at: %r", work.code.name, error)
+    return ""
+
+
+def _not_brought(error: Exception) -> Arrived:
+    """What a task ends with whose result is there, and cannot be had here. It would be no different the next time."""
+    kind = type(error).__name__
+    failed = RemoteError(f"What came of the task could not be brought here: {kind}: {error}.", kind)
+    failed.__cause__ = error
+    return _failed(failed)
+
+
+def _failed(error: Exception) -> Arrived:
+    outgoing = encode(capture_failure(error))
+    return Arrived(outgoing.payload, outgoing.blobs)

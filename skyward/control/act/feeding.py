@@ -1,0 +1,66 @@
+"""The input streams of tasks on their way: what feeders have read goes to the node that has the task, in order."""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from skyward.control.act.nodes.node import Node
+from skyward.control.act.tasks.task import Work
+from skyward.link.bulk import NodeFullError
+from skyward.process import background
+from skyward.wire.protocol.messages import Feed
+
+__all__ = ["Feeding"]
+
+
+class Feeding:
+    """Feeds the tasks of a pool. Lives on the library's loop.
+
+    Args:
+        node_of: the node that a task was sent to last.
+        not_fed: told of what did not get to its node, and why.
+        delivered: told of each task whose input was consumed.
+        spawn: runs a coroutine for as long as the pool is open.
+    """
+
+    def __init__(
+        self,
+        node_of: Callable[[int], Node | None],
+        not_fed: Callable[[Node, Work, ConnectionError | NodeFullError], None],
+        delivered: Callable[[int], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._node_of = node_of
+        self._not_fed = not_fed
+        self._delivered = delivered
+        self._spawn = spawn
+
+    def begin(self, work: Work) -> None:
+        """A task is on its way to a node, for the first time or again."""
+        for index, feeder in enumerate(work.feeders):
+            feeder.start(partial(background.call_soon, self._go_on, work, index))
+            self._go_on(work, index)  # what was read before belongs to the new node
+
+    def _go_on(self, work: Work, index: int) -> None:
+        self._spawn(self._feed(work, index))
+
+    async def _feed(self, work: Work, index: int) -> None:
+        """Send what a feeder has read, once its task is with its node."""
+        feeder = work.feeders[index]
+        async with feeder.order:
+            node = self._node_of(work.task)
+            if node is None or not await node.has(work.task) or self._node_of(work.task) is not node:
+                return  # nothing was taken: the next node gets it all
+            items, last, failure = feeder.take()
+            if not items and not last:
+                return
+            self._delivered(work.task)
+            sent = [*items, failure] if failure is not None else items
+            blobs = {key: view for each in sent for key, view in each.blobs.items()}
+            payloads = tuple(item.payload for item in items)
+            try:
+                async with node.shipped(blobs):
+                    node.tell(Feed(work.task, index, payloads, last, failure.payload if failure else None))
+            except (ConnectionError, NodeFullError) as error:  # the task cannot go on without what was taken
+                node.stop_task(work.task)
+                self._not_fed(node, work, error)

@@ -1,0 +1,235 @@
+"""The shell of a pool's machines: carries out what the control plane decides about them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skyward.control.act.nodes.cluster import Clustering
+from skyward.control.act.nodes.differences import Differences
+from skyward.control.act.nodes.launching import Launcher
+from skyward.control.act.nodes.node import Node
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.messages import WorldMessage
+from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
+from skyward.errors import ProvisioningError
+from skyward.wire.protocol.messages import Clustered, Event, Fetched, Kept, Peered, Reported, Told, Topology
+
+if TYPE_CHECKING:
+    from skyward.providers.protocol import Instance
+
+__all__ = ["Fleet"]
+
+STRAYS_WITHIN = 15.0
+"""Seconds that closing a pool waits for machines that are out of reach and may still run a worker."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Fleet:
+    """The machines of one pool, by the numbers of its control plane. Lives on the library's loop.
+
+    Args:
+        launchers: by group.
+        tell: tells the control plane what became of a machine, and which blobs a node has.
+        heard: takes the events of nodes.
+        reported: is told what a node has that another process has started.
+        clustering: the cluster that the nodes form; None where each is on its own.
+
+    Attributes:
+        nodes: those that have a machine, by rank.
+        boots: how they start, and have.
+        entering, entered: nodes that another process has started: those that we are about to enter, and have entered.
+    """
+
+    def __init__(
+        self,
+        launchers: Mapping[str, Launcher],
+        tell: Callable[[WorldMessage | Overdue | Stored | Dropped], None],
+        heard: Callable[[Node, Event], None],
+        clustering: Clustering | None,
+        reported: Callable[[Node, Reported], None],
+    ) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.clustering = clustering
+        self.entering = self.entered = 0
+        self.boots = next(iter(launchers.values())).boots
+        self._launchers = launchers
+        self._tell = tell
+        self._heard = heard
+        self._reported = reported
+        self._differences = Differences()
+        self._owners: dict[int, Launcher] = {}
+        self._instances: dict[int, Instance] = {}
+        self._brought_up: dict[int, Node] = {}
+        self._asked: set[int] = set()
+        self._starting: dict[int, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._strays: set[asyncio.Task[None]] = set()
+
+    def do(self, effect: machines.Effect, total: int) -> None:
+        """Carry out what was decided. `total`: nodes that are wanted."""
+        match effect:
+            case machines.Request(group, place, numbers):
+                self._asked.update(numbers)
+                self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
+                self._spawn(self._request(self._launchers[group], place, numbers))
+            case machines.Install(machine, rank):
+                self._starting[machine] = self._spawn(self._bring_up(machine, rank))
+            case machines.Activate():
+                self.announce(total)
+            case machines.Left(rank, reason, again):
+                if self.nodes.pop(rank, None) is None and again:
+                    self.boots.refused(rank, reason)
+            case machines.Terminate(machine, reason):
+                self._spawn(self._give_back(machine, reason))
+            case _:
+                pass  # of a rank, which the tasks are told of
+
+    def announce(self, total: int) -> None:
+        """Tell every node who its peers are."""
+        for node in self.nodes.values():
+            if node.phase == "ready":
+                node.tell(Topology(self._owners[node.machine].topology(node, self.nodes, total)))
+
+    async def close(self, *, leave: bool = False) -> None:
+        """End every node and give every machine back; or `leave` them to whoever attaches to them.
+
+        Raises:
+            ProvisioningError: some machines may be left. All others are given back.
+        """
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._differences.close()
+        if self.clustering is not None:
+            await self.clustering.close()
+        closing = (node.close(leave=leave) for node in self._brought_up.values())
+        for unclosed in await asyncio.gather(*closing, return_exceptions=True):
+            if unclosed is not None:
+                _logger.warning("a node did not end in order: %s", unclosed)
+        for machine, node in self._brought_up.items():
+            self._end_stray(machine, node)
+        self.nodes.clear()
+        self._brought_up.clear()
+        try:
+            if not leave:
+                await self._tear_down()
+        finally:
+            await self._end_strays()
+
+    def _end_stray(self, machine: int, node: Node) -> None:
+        """End the worker of a closed node that was out of reach, as soon as its machine is there again."""
+        if node.stray:
+            task = asyncio.get_running_loop().create_task(self._owners[machine].end_stray(node))
+            self._strays.add(task)
+            task.add_done_callback(self._strays.discard)
+
+    async def _end_strays(self) -> None:
+        """Wait a while for machines that are out of reach, so that an outage that ends now leaves no worker there."""
+        if self._strays:
+            await asyncio.wait(self._strays, timeout=STRAYS_WITHIN)
+        for task in tuple(self._strays):
+            task.cancel()
+            _logger.warning("a worker is out of reach and may still run; it ends itself when its lease is over")
+        await asyncio.gather(*self._strays, return_exceptions=True)
+
+    async def _tear_down(self) -> None:
+        launchers = self._launchers.values()
+        ends = await asyncio.gather(*(launcher.teardown() for launcher in launchers), return_exceptions=True)
+        if errors := [end for end in ends if end is not None]:
+            raise ProvisioningError("; ".join(str(error) or type(error).__name__ for error in errors))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    async def _request(self, launcher: Launcher, place: Place, numbers: Sequence[int]) -> None:
+        instances: Sequence[Instance] = ()
+        reason = "the provider had no machine for it"
+        try:
+            instances = await launcher.provision(place, len(numbers))
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+        finally:
+            self._asked.difference_update(numbers)
+        came = dict(zip(numbers, instances, strict=False))
+        self._instances.update(came)
+        for number in came:
+            self._tell(machines.Allocated(number))
+        if len(came) < len(numbers):
+            self._tell(machines.Refused(tuple(numbers[len(came) :]), reason))
+
+    async def _bring_up(self, machine: int, rank: int) -> None:
+        node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
+        self.nodes[rank] = self._brought_up[machine] = node
+        node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
+        node.on_code = self._differences.look
+        was_there = node.standing is not None
+        self.entering += was_there
+        try:
+            await self._owners[machine].start(node)
+        except Exception as error:
+            self._tell(machines.Failed(machine, str(error) or type(error).__name__))
+        else:
+            self.entered += was_there
+            self._tell(machines.Joined(machine, self._owners[machine].found(node)))
+            node.release()
+            if self.clustering is not None:
+                self.clustering.add(node)
+        finally:
+            self.entering -= was_there
+
+    async def _give_back(self, machine: int, reason: str) -> None:
+        if machine in self._asked:
+            return  # it is still being asked for; what comes of that is given back when it is here
+        starting = self._starting.pop(machine, None)
+        if starting is not None and not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+        node, instance = self._brought_up.get(machine), self._instances.get(machine)
+        try:
+            if node is not None:
+                self._differences.forget(node)
+                if self.clustering is not None:
+                    await self.clustering.leave(node)
+                await node.close()
+                # Not before: where this is cancelled, `close` goes on with it.
+                if self._brought_up.pop(machine, None) is not None:
+                    self._end_stray(machine, node)
+            if instance is not None:
+                await self._owners[machine].terminate(instance)
+        except Exception:
+            _logger.exception("machine %s could not be given back; trying again (%s)", machine, reason)
+            return
+        self._instances.pop(machine, None)
+        self._owners.pop(machine, None)
+        self._tell(machines.Gone(machine))
+
+    def _on_event(self, node: Node, event: Event) -> None:
+        if isinstance(event, Reported):
+            self._reported(node, event)
+        elif not isinstance(event, Clustered | Kept | Told | Peered | Fetched):
+            self._heard(node, event)
+        elif self.clustering is not None:
+            self.clustering.heard(node, event)
+
+    def _on_overdue(self, node: Node, tasks: tuple[int, ...], reason: str) -> None:
+        if self.nodes.get(node.rank) is node:
+            self._tell(Overdue(tasks, node.rank, f"node {node.rank} was ended: {reason}"))
+
+    def _on_blobs(self, node: Node, stored: tuple[bytes, ...], dropped: tuple[bytes, ...]) -> None:
+        if self.nodes.get(node.rank) is node:
+            if stored:
+                self._tell(Stored(node.rank, stored))
+            if dropped:
+                self._tell(Dropped(node.rank, dropped))
+
+    def _on_lost(self, node: Node, reason: str) -> None:
+        if self.clustering is not None:
+            self.clustering.remove(node)
+        if node.phase == "ready":
+            self._tell(machines.Lost(node.machine, reason))

@@ -1,0 +1,485 @@
+"""Getting machines for the nodes of one group and starting workers on them: the provider's side of the shell."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from skyward.bootstrap import (
+    Plan,
+    SharedSetup,
+    check_includes,
+    check_requirements,
+    client_settings,
+    has_own_environment,
+)
+from skyward.control.act.nodes.node import Node, OnEvent, OnLost
+from skyward.control.act.nodes.offered import ASK_WITHIN, Offered, find_offers, provider_config
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.roll import Roll
+from skyward.control.observe.costs import Terms
+from skyward.control.observe.startup import Boots
+from skyward.errors import ProvisioningError, SkywardError
+from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
+from skyward.link.connection.programs import ClientShell
+from skyward.link.ssh.worker import end_stray
+from skyward.offers import reason_of
+from skyward.providers.protocol import Access, Cluster, ExecAccess, Instance, LocalAccess, SSHAccess
+from skyward.scaling.snapshot import Group
+from skyward.specs import Image, Nodes, Options, Spec
+from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
+
+__all__ = ["Launcher", "launchers_of"]
+
+START_TIMEOUT = 60.0
+"""Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Launcher:
+    """The machines of one group. Everything that the provider handed out is given back at `teardown`.
+
+    Attributes:
+        provider_name: of the preferred place.
+        notes: what the provider has to say about the spec.
+        boots: how the nodes of the pool start.
+    """
+
+    def __init__(
+        self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options, roll: Roll, boots: Boots
+    ) -> None:
+        self.boots = boots
+        self.nodes = Nodes.of(specs[0].nodes)
+        self.provider_name = provider_config(specs[0]).name
+        self.notes: tuple[str, ...] = ()
+        self._record = record
+        self._group = group
+        self._specs = specs
+        self._options = options
+        self._offers: dict[Place, Offered] = {}
+        self._clusters: dict[Place, Cluster] = {}
+        self._entries: dict[Place, int] = {}
+        self._standing: dict[Place, list[Instance]] = {}
+        self._preparing: dict[Place, asyncio.Lock] = {}
+        self._workers: dict[str, WorkerEntry] = {}
+        self._instances: dict[str, Place] = {}
+        self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
+        self._setups: dict[Image, SharedSetup] = {}
+        self._earlier: tuple[ClusterEntry, ...] = ()
+        self._roll = roll
+        self._unheard_of: set[Place] = set()
+
+    @property
+    def start_within(self) -> float:
+        """Seconds in which a machine that runs must have become a node, at most."""
+        start = self._options.bootstrap_timeout or START_TIMEOUT
+        if all(provider_config(spec).name == "local" for spec in self._specs):
+            images = [spec.image for spec in self._specs]
+            set_up = [each.bootstrap_timeout for each in images if each.shell_vars or has_own_environment(each)]
+            return start + max(set_up, default=0.0)
+        connect = self._options.ssh_timeout or start
+        return connect + start + max(spec.image.bootstrap_timeout for spec in self._specs)
+
+    @property
+    def standing(self) -> int:
+        """Machines that are there before any is asked for."""
+        return sum(map(len, self._standing.values()))
+
+    @property
+    def accelerators(self) -> str:
+        """Those of a machine at the preferred place, such as "A100"; empty for none."""
+        return next(iter(self._offers.values())).accelerators if self._offers else ""
+
+    @property
+    def lease(self) -> float:
+        """Seconds that its machines outlive their client, where they can."""
+        return max(spec.ttl for spec in self._specs)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the machines come from, the preferred place first."""
+        return tuple(self._offers)
+
+    @property
+    def unpriced(self) -> tuple[Place, ...]:
+        """The places whose price the provider does not say."""
+        return tuple(place for place, each in self._offers.items() if not each.priced)
+
+    def group(self) -> Group:
+        """The group as scaling sees it. What the spec leaves open is as the offer has it."""
+        offered = next(iter(self._offers.values()))
+        spec = offered.spec
+        resources = offered.resources
+        return Group(
+            self._group,
+            self.nodes.min,
+            self.nodes.ceiling,
+            self._options.worker.concurrency,
+            {name: amount for name, amount in resources.items() if amount},
+            spec.node_capabilities,
+            offered.place.hourly_price,
+            spec.idle_timeout,
+        )
+
+    def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
+        """Take over what another process had of this group. From now on it is ours to give back."""
+        self._earlier = tuple(earlier)
+        for entry in earlier:
+            offered: Offered = entry.offered
+            self._offers.setdefault(offered.place, offered)
+            self._entries[offered.place] = entry.number
+            self._roll.known.update(machine.instance.id for machine in entry.machines)
+            if entry.cluster is not None:
+                self._clusters[offered.place] = entry.cluster
+
+    async def prepare(self) -> None:
+        """Find what is on offer, and set up what the machines at the preferred place share.
+
+        Raises:
+            SpecError: an include does not exist. That is said before anything is launched.
+            NoOffersError: nothing on offer fits.
+        """
+        if not self._earlier:
+            for spec in self._specs:
+                check_includes(spec.image.includes)
+                if provider_config(spec).name == "local":
+                    check_requirements(spec.image)
+        options = self._options
+        found = await find_offers(
+            self._specs,
+            options.selection,
+            priced=options.budget is not None,
+            within=options.provision_timeout or ASK_WITHIN,
+        )
+        for offered in found.offered:
+            self._offers.setdefault(offered.place, offered)
+        for entry in self._earlier:
+            await self._look_at(entry)
+        failures = await self._prefer_one_that_is_ready()
+        preferred = next(iter(self._offers))
+        self.provider_name = preferred.provider
+        self.notes = (*found.notes, *failures, *self._offers[preferred].notes, *self._clusters[preferred].notes)
+
+    async def _prefer_one_that_is_ready(self) -> list[str]:
+        """Prepare the preferred place; where its provider refuses, prefer one of another. Return what to say of those.
+
+        The places of a provider that refused come after all others, and are tried again when those have no machines.
+
+        Raises:
+            SkywardError: all providers refused; what the first one said.
+        """
+        refusals: dict[int, SkywardError] = {}
+        said: list[str] = []
+        for place in tuple(self._offers):
+            if place.position in refusals:
+                continue
+            try:
+                await self._cluster(place)
+            except SkywardError as error:
+                refusals[place.position] = error
+                self._record.torn_down(self._entries.pop(place))  # it was refused, so there is nothing
+                said.append(f"{place} is tried last, because it could not be prepared: {reason_of(error)}.")
+            else:
+                self._offers = dict(sorted(self._offers.items(), key=lambda each: each[0].position in refusals))
+                return said
+        raise next(iter(refusals.values()))
+
+    async def _look_at(self, entry: ClusterEntry) -> None:
+        """See which machines of another process there still are: they are the first that are given out."""
+        offered: Offered = entry.offered
+        place, cluster = offered.place, entry.cluster
+        if cluster is None:
+            return
+        standing = self._standing.setdefault(place, [])
+        for machine in sorted(entry.machines, key=_by_rank):
+            self._clusters[place], instance = await offered.provider.get_instance(cluster, machine.instance.id)
+            if instance is None or instance.access is None:
+                self._record.gone(entry.number, machine.instance.id)
+                continue
+            self._instances[instance.id] = place
+            standing.append(instance if machine.worker is None else machine.instance)
+            if machine.worker is not None:
+                self._workers[instance.id] = machine.worker
+        self._unheard_of.add(place)
+        await self._give_back_unheard_of(place)
+        for token in entry.requests:
+            self._record.came(entry.number, token, self._clusters[place], ())
+
+    async def _cluster(self, place: Place) -> Cluster:
+        async with self._preparing.setdefault(place, asyncio.Lock()):
+            if place not in self._clusters:
+                offered = self._offers[place]
+                if place not in self._entries:
+                    self._entries[place] = self._record.preparing(self._group, offered)
+                if place != next(iter(self._offers)):  # the pool tells the notes of the preferred place
+                    for note in offered.notes:
+                        _logger.warning("%s: %s", place, note)
+                cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.id)
+                self._clusters[place] = replace(cluster, tags={"skyward-pool": self._record.id})
+                self._record.prepared(self._entries[place], self._clusters[place])
+            return self._clusters[place]
+
+    async def provision(self, place: Place, count: int) -> Sequence[Instance]:
+        """Machines at a place, as many as came of `count`: first those that are there already."""
+        if standing := self._standing.get(place):
+            taken, standing[:] = standing[:count], standing[count:]
+            return taken
+        cluster, entry = await self._cluster(place), self._entries[place]
+        token = self._record.asking(entry)
+        tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
+        self._roll.asking += 1
+        asked = time.monotonic()
+        try:
+            self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
+            self._record.came(entry, token, self._clusters[place], instances)
+            if instances:
+                self.boots.came(place.provider, time.monotonic() - asked)
+            self._instances.update((instance.id, place) for instance in instances)
+            self._roll.known.update(instance.id for instance in instances)
+        except Exception:
+            self._unheard_of.add(place)
+            raise
+        finally:
+            self._roll.asking -= 1
+            await self._give_back_unheard_of(place)
+        return instances
+
+    async def _give_back_unheard_of(self, place: Place) -> None:
+        """Give back what came of a request that nobody heard the answer to; when no other is under way."""
+        if place not in self._unheard_of or self._roll.asking:
+            return
+        provider, cluster = self._offers[place].provider, self._clusters[place]
+        try:
+            there = [each.id for each in await provider.find(cluster)]
+            if self._roll.asking:
+                return  # what was asked for meanwhile may be among them
+            found = [each for each in there if each not in self._instances and each not in self._roll.known]
+            if found:
+                await provider.terminate(cluster, found)
+        except Exception:
+            _logger.exception("it is not known what came of a failed request at %s; looking again later", place)
+        else:
+            self._unheard_of.discard(place)
+
+    def found(self, node: Node) -> Mapping[str, float]:
+        """What a node turned out to have, of that which neither its spec nor its offer says."""
+        told = {**self._offers[self._instances[node.instance.id]].spec.resources, **self._told(node)}
+        return {name: amount for name, amount in node.measured.items() if name not in told}
+
+    def _told(self, node: Node) -> Mapping[str, float]:
+        resources = self._offers[self._instances[node.instance.id]].resources
+        return {name: amount for name, amount in resources.items() if amount}
+
+    def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
+        """The node of a machine, not started yet."""
+        standing = self._workers.pop(instance.id, None)
+        instance = replace(instance, access=self._entered(instance.access))
+        node = Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
+        node.terms = self._terms(instance)
+        return node
+
+    def _terms(self, instance: Instance) -> Terms:
+        place, slots = self._instances[instance.id], self._options.worker.concurrency
+        return Terms(self._offers[place].accelerators or place.provider, place.hourly_price, slots)
+
+    def _entered(self, access: Access | None) -> Access | None:
+        """How a machine is entered, as the options have it where they say."""
+        if not isinstance(access, SSHAccess):
+            return access
+        within, every = self._options.ssh_timeout, self._options.ssh_retry_interval
+        return replace(access, answer_within=within or access.answer_within, retry_every=every or access.retry_every)
+
+    async def start(self, node: Node) -> None:
+        """Start a node's worker and connect to it.
+
+        Raises:
+            NodeStartError: it did not come up.
+        """
+        self.boots.begin(node.boot)
+        was_there = node.standing is not None
+        try:
+            await self._start(node)
+        except Exception as error:
+            self.boots.failed(node.boot, error)
+            raise
+        self.boots.up(node.boot, self._instances[node.instance.id].provider, was_there=was_there)
+
+    async def _start(self, node: Node) -> None:
+        timeout = self._options.bootstrap_timeout or START_TIMEOUT
+        plan = await self._plan(node)
+        node.boot.image = "" if plan is None else plan.image_hash
+        variables = self._environment(node)
+        if plan is not None:
+            variables["SKYWARD_PIP"] = json.dumps(plan.pip)
+        elif node.standing is None:
+            variables |= await self._set_up_here(node)
+        await node.start(variables, timeout, plan)
+        if node.standing is not None:
+            self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
+
+    async def _plan(self, node: Node) -> Plan | None:
+        """What to make the node's environment from; None where it has one. Made once: all nodes get the same."""
+        access = node.instance.access
+        if access is None or isinstance(access, LocalAccess) or access.python is not None:
+            return None
+        image = self._spec_of(node.instance).image
+        key = (image, access.directory)
+        if key not in self._plans:
+            make = partial(Plan.of, image, directory=access.directory, settings=_settings(os.environ))
+            self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
+        return await asyncio.shield(self._plans[key])
+
+    async def _set_up_here(self, node: Node) -> Mapping[str, str]:
+        """Set up a node that is a process on this machine, if it is one; return the variables for its worker."""
+        access, place = node.instance.access, self._instances[node.instance.id]
+        match access:
+            case LocalAccess(directory=directory):
+                pass
+            case ExecAccess(directory=str(directory)) if place.provider == "local":
+                pass
+            case _:
+                return {}
+        image = self._spec_of(node.instance).image
+        if image not in self._setups:
+            self._setups[image] = SharedSetup(image, tuple(sys.path), ClientShell, _logger.warning)
+        if has_own_environment(image):
+            node.boot.image = image.env_hash()
+        setup = await self._setups[image].get(node.report)
+        if setup.made is not None:
+            node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
+        return await setup.environment(Path(directory), image)
+
+    def _environment(self, node: Node) -> dict[str, str]:
+        worker, spec = self._options.worker, self._spec_of(node.instance)
+        image = spec.image
+        return {
+            **image.env,
+            "SKYWARD_POOL": self._record.id,
+            "SKYWARD_LEASE": str(spec.ttl),
+            "SKYWARD_BACKLOG": str(int(worker.backlog_gb * 1024**3)),
+            "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
+            "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
+            "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
+            "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
+            "MPLBACKEND": image.env.get("MPLBACKEND", "agg"),
+        }
+
+    def _spec_of(self, instance: Instance) -> Spec:
+        return self._offers[self._instances[instance.id]].spec
+
+    def end_stray(self, node: Node) -> Coroutine[Any, Any, None]:
+        """What ends a worker that could not be reached when it was given up, once its machine is there again."""
+        access = node.instance.access
+        assert isinstance(access, SSHAccess)
+        return end_stray(access, node.stray, self._spec_of(node.instance).ttl)
+
+    async def terminate(self, instance: Instance) -> None:
+        """Give one machine back. One that was given back already is no error."""
+        place = self._instances.get(instance.id)
+        if place is not None:
+            await self._offers[place].provider.terminate(self._clusters[place], [instance.id])
+            self._instances.pop(instance.id, None)
+            self._roll.known.discard(instance.id)
+            self._record.gone(self._entries[place], instance.id)
+
+    async def teardown(self) -> None:
+        """Give every machine back, and remove what they shared. Twice does no harm.
+
+        Raises:
+            ProvisioningError: some of it may be left; it stays on record. The other places are cleared all the same.
+        """
+        for setup in self._setups.values():
+            await setup.close()
+        within = self._options.shutdown_timeout
+        errors = []
+        for place in tuple(self._entries):
+            try:
+                async with asyncio.timeout(within):
+                    await self._tear_down(place)
+            except TimeoutError:
+                errors.append(f"{place} did not answer within {within:.0f} s")
+            except Exception as error:
+                errors.append(f"{place}: {str(error) or type(error).__name__}")
+        if errors:
+            raise ProvisioningError("; ".join(errors))
+
+    async def _tear_down(self, place: Place) -> None:
+        """Give back what there is at one place. What was not prepared to its end is prepared again, to have a hold."""
+        provider = self._offers[place].provider
+        try:
+            cluster = await self._cluster(place)
+        except SkywardError:  # refused, so there is nothing
+            self._record.torn_down(self._entries.pop(place))
+            return
+        left = [instance for instance, where in self._instances.items() if where == place]
+        unheard_of = [instance.id for instance in await provider.find(cluster)]
+        await provider.terminate(cluster, list(dict.fromkeys((*left, *unheard_of))))
+        await provider.teardown(cluster)
+        del self._clusters[place]
+        self._record.torn_down(self._entries.pop(place))
+        for instance in left:
+            self._instances.pop(instance, None)
+
+    def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
+        """What `instance_info()` says on `node`, as JSON."""
+        head = nodes.get(0, node).instance.address
+        accelerator = accelerator_info(self._spec_of(node.instance))
+        accelerators = 0 if accelerator is None else accelerator.count
+        processes = self._options.worker.resolved_executor == "process"
+        resources = {**node.measured, **self._told(node)}
+        info = InstanceInfo(
+            node=node.rank,
+            total_nodes=total,
+            workers_per_node=self._options.worker.concurrency if processes else 1,
+            vcpus=resources.get("CPU", 0),
+            memory_gb=resources.get("memory", 0),
+            accelerators=accelerators,
+            total_accelerators=accelerators * total,
+            head_addr=head,
+            job_id=self._clusters[self._instances[node.instance.id]].id,
+            peers=tuple(
+                Peer(node=rank, private_ip=peer.instance.address, public_ip=peer.instance.public_address)
+                for rank, peer in sorted(nodes.items())
+            ),
+            accelerator=accelerator,
+            network=NetworkInfo(interface=node.instance.interface),
+        )
+        return info.to_json()
+
+
+def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
+    """What gets the machines of each group of one pool."""
+    roll, boots = Roll(), Boots(record)
+    return {group: Launcher(record, group, specs, options, roll, boots) for group, specs in groups.items()}
+
+
+def _by_rank(machine: MachineEntry) -> tuple[bool, int]:
+    return machine.worker is None, machine.worker.rank if machine.worker is not None else 0
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where packages come from, as this process is told it, but for files: those are on this machine."""
+    return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}
+
+
+def accelerator_info(spec: Spec) -> AcceleratorInfo | None:
+    """What the accelerators of a node of `spec` are."""
+    accelerator = spec.accelerator
+    if accelerator is None:
+        return None
+    size = re.fullmatch(r"(\d+(?:\.\d+)?)GB", accelerator.memory)
+    return AcceleratorInfo(
+        type=accelerator.name,
+        count=accelerator.count,
+        memory_gb=float(size[1]) if size else 0,
+        is_trainium=accelerator.name.startswith("Trainium"),
+    )

@@ -1,0 +1,599 @@
+"""One node as the client has it: its machine, its worker, the messages to it, and the blobs it holds."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from skyward.bootstrap import Facts, PhaseEvent, Plan
+from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
+from skyward.control.act.tasks.task import Work
+from skyward.control.decide.tasks.deadlines import LOOK, UNHEARD, Deadlines
+from skyward.control.observe.costs import FREE
+from skyward.control.observe.startup import Boot
+from skyward.errors import NodeStartError
+from skyward.journal import WorkerEntry
+from skyward.link.bulk import BulkPath, NodeFullError
+from skyward.link.channel import Channel
+from skyward.link.connection.hello import WorkerProcess
+from skyward.link.holdings import Holdings
+from skyward.link.launch import enter_worker, start_worker
+from skyward.link.ssh.worker import StrayWorkerError
+from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
+from skyward.wire.protocol.flow import WINDOW
+from skyward.wire.protocol.messages import (
+    CODES,
+    Blob,
+    Cancel,
+    Code,
+    Command,
+    Drop,
+    Event,
+    Farewell,
+    Finished,
+    Leaving,
+    Metrics,
+    Reported,
+    Shutdown,
+    Submit,
+)
+from skyward.wire.transport.secrets import PASS_VARIABLE
+from skyward.wire.transport.trust import passes
+
+if TYPE_CHECKING:
+    from skyward.control.act.nodes.replication import Spreading
+    from skyward.events.metrics import NodeMetrics
+
+__all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
+
+type OnEvent = Callable[[Node, Event], None]
+type OnLost = Callable[[Node, str], None]
+
+BLOB_BUDGET = 4 * 1024**3
+"""Bytes of blobs that a node keeps for calls to come, at most."""
+
+BLOB_SHARE = 4
+"""The same as a part of the memory of its machine: one in so many."""
+
+PAUSES = (0.2, 1.0, 4.0)
+"""Seconds between attempts to send a blob to a node that has no memory for it, while tasks there come to an end."""
+
+ENTER_WITHIN = 20.0
+"""Seconds that a machine which is there already has to let us in."""
+
+SILENCE = 30.0
+"""Seconds without an answer after which a node counts as lost, unless its access says otherwise."""
+
+LAST_WORDS = 5.0
+"""Seconds that a node has to say what there is to say when it is told to end; its own limits are shorter."""
+
+HISTORY = 300.0
+"""Seconds that what a node says of its machine is kept."""
+
+
+class Node:
+    """A node that is starting or up. Lives on the library's loop.
+
+    Args:
+        machine: its number in the control plane.
+        on_event, on_lost: take its events, and why it was lost; with the node itself.
+        derive: a secret of the pool, for a purpose.
+        standing: its worker, where another process has started it.
+
+    Attributes:
+        boot: how it starts, or did.
+        standing: how another process can enter its worker; None where it cannot.
+        received: bytes of blobs that were brought to it.
+        sent: those of them that were sent from here.
+        spreading: what brings large blobs to it; None where all of them are sent from here.
+        on_blobs: is told of blobs that are on it from now on, and of those that it is told to forget.
+        on_code: is told of a task whose function the node did not have before.
+        on_overdue: is told, before `on_lost`, which tasks are overdue on a node that does not answer, and what to say.
+        measured: resources that its machine was found to have, where the provider does not know.
+        metrics: what it said of its machine, oldest first.
+        terms: what its tasks cost.
+        stray: its worker, once it is closed, where that may live on: it was out of reach, and its machine is lent.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        machine: int,
+        instance: Instance,
+        on_event: "OnEvent",
+        on_lost: "OnLost",
+        derive: Callable[[str], bytes],
+        standing: WorkerEntry | None = None,
+    ) -> None:
+        self.rank = rank
+        self.machine = machine
+        self.instance = instance
+        self.address = ""
+        self.boot = Boot(rank, machine)
+        self.phase = "requested"
+        self.received = self.sent = 0
+        self.spreading: Spreading | None = None
+        self.measured: Mapping[str, float] = {}
+        self.on_blobs: Callable[[Node, tuple[bytes, ...], tuple[bytes, ...]], None] | None = None
+        self.on_code: Callable[[Node, Work], None] | None = None
+        self.on_overdue: Callable[[Node, tuple[int, ...], str], None] | None = None
+        self.metrics: deque[NodeMetrics] = deque()
+        self.terms = FREE
+        self.stray = ""
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self.standing = standing
+        self._purpose = standing.purpose if standing is not None else f"node {secrets.token_hex(8)}"
+        self._seed = derive(self._purpose)
+        self._codes: OrderedDict[bytes, None] = OrderedDict()
+        self._holdings = Holdings(BLOB_BUDGET)
+        self._arriving: dict[bytes, asyncio.Future[Any]] = {}
+        self._leaving: dict[bytes, asyncio.Future[None]] = {}
+        self._unsent: dict[int, asyncio.Future[bool]] = {}
+        self._unsent_keys: dict[int, frozenset[bytes]] = {}
+        self._doubtful: set[bytes] = set()
+        self._worker: WorkerProcess | None = None
+        self._channel: Channel | None = None
+        self._bulk: BulkPath | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._earlier: list[Event] | None = None
+        self._shipping: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self._silent = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._deadlines: Deadlines | None = None
+        self._keeping_time: asyncio.Task[None] | None = None
+
+    async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
+        """Start its worker, in the environment of `plan`, or enter the one that is there; and connect to it.
+
+        Raises:
+            NodeStartError: the worker did not come up, or cannot be reached.
+        """
+        access = self.instance.access
+        if access is None:
+            raise ValueError(f"instance {self.instance.id} is not running")
+        # A local worker is never out of reach: where a connection to it breaks, it is gone.
+        silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
+        self.phase = self.boot.enter("worker" if isinstance(access, LocalAccess) else "connecting")
+        ours, its = await asyncio.to_thread(passes, self._purpose, self._seed)  # which loads a library the first time
+        own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: its.write()}
+        if self.standing is not None:
+            self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
+        else:
+            try:
+                self._worker = await start_worker(access, {**environment, **own}, within, plan, self.report)
+            except StrayWorkerError as error:
+                if isinstance(access, SSHAccess) and access.lent:
+                    self.stray = error.directory
+                raise
+        hello = self._worker.hello
+        self.address = hello.address
+        self._holdings.limit(min(BLOB_BUDGET, int(hello.memory_gb * 2**30) // BLOB_SHARE or BLOB_BUDGET))
+        self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
+        if hello.machine:
+            self.instance = replace(self.instance, address=hello.machine)
+        self.phase = self.boot.enter("joining")
+        self._bulk = BulkPath(hello.bulk, ours.key, f"{self.instance.id}", grace)
+        self._channel = Channel(
+            hello.address, ours.credentials, silence, self._heard, self._lost, dial=self._worker.dial
+        )
+        self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
+        if self.standing is not None:
+            self._earlier = []
+            await self._channel.connect(resume=True)
+            if self._silent.is_set():
+                raise NodeStartError("it was lost while it was entered")
+        else:
+            await self._channel.connect()
+        if hello.directory:
+            self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
+        self.phase = self.boot.enter("ready")
+
+    def _heard(self, event: Event) -> None:
+        match event:
+            case Metrics(now):
+                self._keep(replace(now, at=time.time()))
+            case Farewell():
+                self._silent.set()
+            case Leaving(task) if self._deadlines is not None:
+                self._deadlines.leaving(task, time.monotonic())
+                self._pass_on(event)
+            case Finished(task) if self._deadlines is not None:
+                self._deadlines.ended(task, time.monotonic())
+                self._pass_on(event)
+            case _:
+                self._pass_on(event)
+
+    def _pass_on(self, event: Event) -> None:
+        if self._earlier is None:
+            self._on_event(self, event)
+        else:
+            self._earlier.append(event)
+
+    def _keep(self, now: "NodeMetrics") -> None:
+        self.metrics.append(now)
+        while self.metrics[0].at < now.at - HISTORY:
+            self.metrics.popleft()
+
+    def release(self) -> None:
+        """Pass on what was heard of tasks that another process sent."""
+        earlier, self._earlier = self._earlier or [], None
+        for event in earlier:
+            if isinstance(event, Reported):
+                self._holdings.adopt((blob.key, blob.size) for blob in event.blobs)
+                self._tell_blobs(stored=tuple(blob.key for blob in event.blobs))
+            self._on_event(self, event)
+
+    def report(self, event: PhaseEvent) -> None:
+        """Note how the making of its environment goes."""
+        self.phase = self.boot.heard(event)
+
+    async def _watch(self, worker: WorkerProcess) -> None:
+        self._lost(await worker.exited())
+
+    def _lost(self, reason: str) -> None:
+        self._silent.set()
+        if self._closing is None:
+            self._gone.set()
+            self._on_lost(self, reason)
+
+    async def lost_within(self, seconds: float) -> bool:
+        """Return whether it is lost, or will be so many seconds from now."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        return self._gone.is_set()
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a blob is, or is about to be, on the node."""
+        return key in self._holdings
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has not been lost, and is not to be given back yet."""
+        return self._closing is None and not self._gone.is_set()
+
+    def has_all(self, keys: Iterable[bytes]) -> bool:
+        """Whether all of these blobs are on it for sure."""
+        return all(key in self._holdings and key not in self._arriving for key in keys)
+
+    def may_pin(self, size: int) -> bool:
+        """Whether results of `size` bytes may stay on it beside those that do."""
+        return self._holdings.may_pin(size)
+
+    def keep_result(self, blobs: Iterable[Blob]) -> None:
+        """Have it keep the large parts of a result that it made, as it keeps what is brought to it."""
+        sizes = {blob.key: blob.size for blob in blobs}
+        self._holdings.adopt(sizes.items())
+        self._tell_blobs(stored=tuple(sizes))
+        if self.spreading is not None:
+            self.spreading.has(self, sizes)
+
+    def pin(self, blobs: Sequence[Blob]) -> None:
+        """The same, but whatever else it is to keep."""
+        self.keep_result(blobs)
+        self._holdings.pin(blob.key for blob in blobs)
+
+    def unpin(self, keys: Iterable[bytes]) -> None:
+        """End a `pin`."""
+        self._holdings.unpin(keys)
+
+    def discard(self, keys: Iterable[bytes]) -> None:
+        """Have it forget those of these blobs that are wanted for nothing."""
+        if self.is_up:
+            self._forget(self._holdings.discard(keys))
+
+    @property
+    def held(self) -> frozenset[bytes]:
+        """The blobs that are on the node for sure."""
+        return frozenset(self._holdings) - self._arriving.keys()
+
+    async def facts(self) -> Facts | None:
+        """What its environment is made of; None where that is this process's own, or cannot be found out."""
+        return None if self._worker is None else await self._worker.facts()
+
+    async def reach(self, address: str) -> str:
+        """Where to connect here to reach an address of its machine."""
+        if self._worker is None:
+            raise ConnectionError("the node is not connected")
+        return await self._worker.reach(address)
+
+    def dial(self, address: str) -> str:
+        """Where to connect here now to reach an address of its machine that `reach` was called for."""
+        return address if self._worker is None else self._worker.dial(address)
+
+    def tell(self, command: Command) -> None:
+        """Send a command."""
+        if self._channel is not None:
+            self._channel.send(command)
+
+    def flush(self) -> None:
+        """Send now what was told."""
+        if self._channel is not None:
+            self._channel.flush()
+
+    def submit(
+        self,
+        work: Work,
+        attempt: int,
+        share: tuple[int, int] | None,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Send a task, after the blobs it needs. `failed` is told why if it does not get there."""
+        blobs = work.blobs
+        if not blobs:
+            self._submit(work, attempt, share)
+            return
+        self._unsent[work.task] = unsent = asyncio.get_running_loop().create_future()
+        self._unsent_keys[work.task] = frozenset(blobs)
+
+        async def ship() -> None:
+            try:
+                async with self.shipped(blobs):
+                    if not unsent.done():
+                        self._submit(work, attempt, share)
+                        self._settle_unsent(work.task, sent=True)
+            except Exception as error:
+                if not unsent.done():
+                    self._settle_unsent(work.task, sent=False)
+                    failed(error)
+
+        task = asyncio.get_running_loop().create_task(ship())
+        self._shipping.add(task)
+        task.add_done_callback(self._shipping.discard)
+
+    def _settle_unsent(self, task: int, *, sent: bool) -> None:
+        self._unsent.pop(task).set_result(sent)
+        self._unsent_keys.pop(task)
+
+    async def has(self, task: int) -> bool:
+        """Whether the node was sent a task that is meant for it; waits while the blobs of the task are on their way."""
+        unsent = self._unsent.get(task)
+        return unsent is None or await asyncio.shield(unsent)
+
+    def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None) -> None:
+        code = work.code
+        if code.digest in self._codes:
+            self._codes.move_to_end(code.digest)
+        else:
+            self._codes[code.digest] = None
+            if len(self._codes) > CODES:
+                self.tell(Drop((), (self._codes.popitem(last=False)[0],)))
+            self.tell(Code(code.digest, code.outgoing.payload, code.name))
+            if self.on_code is not None:
+                self.on_code(self, work)
+        stream = work.stream is not None
+        self._keep_time(work)
+        self.tell(
+            Submit(
+                work.task,
+                attempt,
+                code.digest,
+                work.call.payload,
+                stream,
+                WINDOW if stream else 0,
+                len(work.feeders),
+                work.timeout,
+                share,
+                "" if work.origin is None else work.origin.label,
+                work.values,
+                work.grace,
+            )
+        )
+
+    def _keep_time(self, work: Work) -> None:
+        if self._deadlines is None:
+            self._deadlines = Deadlines(self.terms.slots)
+        self._deadlines.sent(work.task, work.timeout, time.monotonic(), work.grace)
+        self._watch_deadlines()
+
+    def _watch_deadlines(self) -> None:
+        if self._deadlines and (self._keeping_time is None or self._keeping_time.done()) and self._closing is None:
+            self._keeping_time = asyncio.get_running_loop().create_task(self._look_at_deadlines(self._deadlines))
+
+    async def _look_at_deadlines(self, deadlines: Deadlines) -> None:
+        """End the node where a task is overdue and it does not answer, though its machine does.
+
+        Silence is counted in looks: time in which this process did not run either is none.
+        """
+        heard, silent = None, 0.0
+        while deadlines and self._channel is not None and self._worker is not None:
+            await asyncio.sleep(LOOK)
+            heard, before = self._channel.heard, heard
+            silent = silent + LOOK if heard == before else 0.0
+            if silent < UNHEARD or not deadlines.overdue(time.monotonic()):
+                continue
+            there = await self._worker.answers()
+            late = deadlines.overdue(time.monotonic())
+            if there and late and self._channel.heard == heard and self._closing is None:
+                reason = "it did not answer, and a task on it was past its timeout or told to stop"
+                if self.on_overdue is not None:
+                    self.on_overdue(self, late, reason)
+                self._lost(reason)
+                return
+
+    @asynccontextmanager
+    async def shipped(self, blobs: Mapping[bytes, memoryview | RemoteBlob]) -> AsyncIterator[None]:
+        """Bring blobs to the node, each once, however many tasks want it; within it, what uses them can be told.
+
+        Raises:
+            ConnectionError: one did not get through.
+            NodeFullError: the node has no memory for one, whatever else it forgets.
+            ResultLostError: one is nowhere any more.
+        """
+        for pause in PAUSES:
+            try:
+                await self._ship(blobs)
+                break
+            except NodeFullError:
+                self._forget(self._holdings.shrink_to(self._holdings.nbytes // 2))
+                await asyncio.sleep(pause)
+        else:
+            await self._ship(blobs)
+        try:
+            yield
+        finally:
+            self._holdings.release(blobs)
+
+    async def _ship(self, blobs: Mapping[bytes, memoryview | RemoteBlob]) -> None:
+        """Bring blobs to the node, and have them kept there until they are released.
+
+        Raises:
+            ConnectionError, NodeFullError, ResultLostError: see `shipped`. They are released.
+        """
+        if self._bulk is None:
+            raise ConnectionError("the node is not connected")
+        for key, view in blobs.items():
+            if isinstance(view, RemoteBlob) and key not in self._holdings and not view.result.is_there:
+                raise ResultLostError(view.result)
+        missing, dropped = self._holdings.want(blobs)
+        try:
+            for key, view in missing.items():
+                self.received += view.nbytes
+                self._arriving[key] = asyncio.ensure_future(self._bring_sound(key, view))
+                self._arriving[key].add_done_callback(partial(self._arrived, key))
+            self._forget(dropped)
+            if waiting := [self._arriving[key] for key in blobs if key in self._arriving]:
+                await asyncio.wait(waiting)  # for all, as what is on its way must not be dropped
+                await asyncio.gather(*waiting)
+        except BaseException:
+            self._holdings.release(blobs)
+            raise
+
+    def _forget(self, keys: tuple[bytes, ...]) -> None:
+        """Have the node forget blobs."""
+        if not keys or self._channel is None:
+            return
+        if self.spreading is not None:
+            self.spreading.dropped(self, keys)
+        self._tell_blobs(dropped=keys)
+        self._channel.send(Drop(keys))
+        confirmed = self._channel.confirmed()
+        self._leaving |= dict.fromkeys(keys, confirmed)
+        confirmed.add_done_callback(partial(self._forgotten, keys))
+
+    def _forgotten(self, keys: tuple[bytes, ...], confirmed: asyncio.Future[None]) -> None:
+        for key in keys:
+            if self._leaving.get(key) is confirmed:
+                del self._leaving[key]
+
+    async def _bring_sound(self, key: bytes, view: memoryview | RemoteBlob) -> None:
+        await self._bring(key, view)
+        if key in self._doubtful:
+            raise ConnectionError("its owner may have changed it on its way")
+
+    def _bring(self, key: bytes, view: memoryview | RemoteBlob) -> Awaitable[Any]:
+        if (leaving := self._leaving.get(key)) is not None:
+            return self._bring_again(key, view, leaving)
+        if self.spreading is not None and (coming := self.spreading.bring(self, key, view)) is not None:
+            return coming
+        return self._fetch_and_put(key, view) if isinstance(view, RemoteBlob) else self.put(key, view)
+
+    async def _fetch_and_put(self, key: bytes, blob: RemoteBlob) -> None:
+        await self.put(key, await blob.fetch(self))
+
+    async def _bring_again(self, key: bytes, view: memoryview | RemoteBlob, leaving: asyncio.Future[None]) -> None:
+        """Bring a blob that the node was told to forget, once it has: or what comes first would be forgotten."""
+        await asyncio.wait([leaving])
+        if leaving.cancelled():
+            raise ConnectionError("the node is lost")
+        await self._bring(key, view)
+
+    def put(self, key: bytes, view: memoryview) -> asyncio.Future[memoryview]:
+        """Send a blob from here.
+
+        Raises:
+            ConnectionError: the node is not connected.
+        """
+        if self._bulk is None:
+            raise ConnectionError("the node is not connected")
+        self.sent += view.nbytes
+        return asyncio.wrap_future(self._bulk.put(key, view))
+
+    def _arrived(self, key: bytes, done: asyncio.Future[Any]) -> None:
+        self._arriving.pop(key, None)
+        is_doubtful = key in self._doubtful
+        self._doubtful.discard(key)
+        if done.cancelled() or done.exception() is not None:
+            self._holdings.forget(key)
+            if is_doubtful:
+                self._forget((key,))
+        elif key in self._holdings:
+            self._tell_blobs(stored=(key,))
+
+    def _tell_blobs(self, stored: tuple[bytes, ...] = (), dropped: tuple[bytes, ...] = ()) -> None:
+        if self.on_blobs is not None:
+            self.on_blobs(self, stored, dropped)
+
+    def stop_task(self, task: int, *, recall: bool = False, as_is: bool = False) -> bool:
+        """Stop a task; False if it had not been sent yet, and now never will be.
+
+        Args:
+            as_is: whether its caller, who may go on now, may change what is on its way for it.
+        """
+        if task in self._unsent:
+            if as_is:
+                self._doubtful |= self._unsent_keys[task] & self._arriving.keys()
+            self._settle_unsent(task, sent=False)
+            return False
+        self.tell(Cancel(task, recall))
+        if not recall and self._deadlines is not None:
+            self._deadlines.stopped(task, time.monotonic())
+            self._watch_deadlines()
+        return True
+
+    def fetch(self, blob: Blob) -> Future[memoryview]:
+        """Get a blob of a result; the node forgets it then."""
+        if self._bulk is None:
+            raise ConnectionError("the node is not connected")
+        return self._bulk.get(blob)
+
+    async def close(self, *, leave: bool = False) -> None:
+        """Let go of the worker, having ended it unless it is to be left. Twice does no harm; it goes on where the
+        caller is cancelled.
+        """
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(leave=leave))
+        await asyncio.shield(self._closing)
+
+    async def _hear_out(self, channel: Channel) -> None:
+        """Tell it to end, and take what it says until it has; for a while."""
+        channel.send(Shutdown())
+        if channel.connected:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS):
+                    await self._silent.wait()
+
+    async def _close(self, *, leave: bool) -> None:
+        for task in tuple(self._shipping):
+            task.cancel()
+        for number in tuple(self._unsent):
+            self._settle_unsent(number, sent=False)
+        if self._channel is not None:
+            if not leave:
+                await self._hear_out(self._channel)
+            await self._channel.close()
+        for watch in (self._watching, self._keeping_time):
+            if watch is not None:
+                watch.cancel()
+        if self._bulk is not None:
+            self._bulk.close()
+        if leave and self._worker is not None:
+            await self._worker.leave()
+        elif self._worker is not None and not await self._worker.stop():
+            access = self.instance.access
+            if isinstance(access, SSHAccess) and access.lent:
+                self.stray = self._worker.hello.directory
+        if self._bulk is not None:
+            try:
+                await asyncio.to_thread(self._bulk.join)
+            except RuntimeError:  # the interpreter is ending, and lends no threads any more
+                self._bulk.join()

@@ -1,0 +1,200 @@
+"""What is on offer for the nodes of one group: the places that fit, in the order they are preferred."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import Parameter, signature
+from typing import Any
+
+from skyward.control.decide.machines.places import Place
+from skyward.errors import ProviderMissingError, SkywardError, SpecError
+from skyward.offers import Asked, Candidate, ask, excluded_by, no_offer_fits, rank, reason_of
+from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on
+from skyward.specs import Spec
+from skyward.specs.options import Selection
+
+__all__ = ["ASK_WITHIN", "Found", "Offered", "find_offers", "provider_config"]
+
+ASK_WITHIN = 120.0
+"""Seconds that a provider has to list its offers; `provision_timeout` changes it."""
+
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+MOST_PLACES = 8
+"""Places of one provider in each market that a group falls back on, the preferred one included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One place, with what it takes to get machines there. `spec` asks for its market."""
+
+    place: Place
+    provider: Provider
+    spec: Spec
+    offer: Offer
+    config: ProviderConfig
+
+    @property
+    def resources(self) -> Mapping[str, float]:
+        """What a machine there is known to have. What the spec leaves open is as the offer has it."""
+        kind = self.offer.instance_type
+        return {"CPU": kind.vcpus, "memory": kind.memory_gb, **self.spec.node_resources}
+
+    @property
+    def accelerators(self) -> str:
+        """What accelerators a machine there has, such as "A100" or "H100:8"; empty for none."""
+        asked, sold = self.spec.accelerator, self.offer.instance_type
+        if asked is None or self._has_hardware_of_offer:
+            return _accelerators(sold.accelerator, sold.accelerator_count)
+        return _accelerators(asked.name, asked.count)
+
+    @property
+    def _has_hardware_of_offer(self) -> bool:
+        """Whether a machine there has the accelerators of the offer, whatever the spec asks for."""
+        declared = acts_on(self.config)
+        return declared.knows_hardware and "accelerator" not in declared.fields
+
+    @property
+    def priced(self) -> bool:
+        """Whether the price of a machine there is known."""
+        market = self.place.market
+        return market != "" and self.offer.hourly_price(market) is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence on the fields of the spec that have no effect there; empty where all have one."""
+        declared, asked = acts_on(self.config), self.spec.accelerator
+        ignored = list(not_acted_on(self.spec, declared))
+        parts = []
+        if asked is not None and self._has_hardware_of_offer:
+            ignored.remove("accelerator")
+            if excluded_by(self.spec, self.offer, frozenset({"accelerator"})):
+                wanted, there = _accelerators(asked.name, asked.count), self.accelerators or "none"
+                parts.append(f"asked for {wanted}, a {self.config.name} node has {there}")
+        if ignored:
+            parts.append(f"not acted on: {', '.join(ignored)}")
+        return ("; ".join((declared.otherwise, *parts)) + ".",) if parts else ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is kept as what it is made from: what talks to a cloud is made anew."""
+        return _restored, (self.place, self.spec, self.offer, self.config)
+
+
+def _accelerators(name: str | None, count: float) -> str:
+    return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
+
+
+def _restored(place: Place, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:
+    return Offered(place, config.create_provider(), spec, offer, config)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is on offer for one group.
+
+    Attributes:
+        offered: the places that fit, in the order they are preferred; at least one.
+        notes: one sentence for each provider that was left out because it did not list its offers.
+    """
+
+    offered: tuple[Offered, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the provider of one spec answered: its offers, or an error."""
+
+    spec: Spec
+    config: ProviderConfig
+    provider: Provider | None = None
+    offers: tuple[Offer, ...] = ()
+    error: Exception | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """The answer as `rank` takes it."""
+        return Asked(self.spec, self.config.name, self.offers, acts_on(self.config).fields)
+
+
+async def find_offers(
+    specs: Sequence[Spec], selection: Selection, *, priced: bool = False, within: float = ASK_WITHIN
+) -> Found:
+    """Find what is on offer for any of `specs`, best first; see `skyward.offers.rank` for the order.
+
+    With "cheapest", the providers of all specs are asked at the same time; with "first", one after another, until one
+    has an offer that fits. A provider that fails, or takes longer than `within` seconds, is left out and named in the
+    notes. With `priced`, offers without a known price are left out.
+
+    Raises:
+        NoOffersError: nothing on offer fits. Where the only provider failed with an error of ours, that error.
+        ProviderMissingError: a spec names a provider that is not installed.
+    """
+    pairs = [(spec, provider_config(spec)) for spec in specs]
+    answers: list[_Answer] = []
+    batches = [[pair] for pair in pairs] if selection == "first" else [pairs]
+    for batch in batches:
+        answers += await asyncio.gather(*(_ask(spec, config, within) for spec, config in batch))
+        ranking = rank([each.asked for each in answers], selection, priced=priced)
+        if ranking.candidates:
+            break
+    failures = {number: each for number, each in enumerate(answers) if each.error is not None}
+    reasons = {number: reason_of(each.error) for number, each in failures.items() if each.error is not None}
+    if not ranking.candidates:
+        error = next((each.error for each in failures.values()), None)
+        if isinstance(error, SkywardError) and len(answers) == 1:
+            raise error
+        raise no_offer_fits([each.asked for each in answers], ranking, reasons) from error
+    notes = tuple(dict.fromkeys(_left_out(answers[number].config, reason) for number, reason in reasons.items()))
+    return Found(tuple(_places(answers, ranking.candidates)), notes)
+
+
+async def _ask(spec: Spec, config: ProviderConfig, within: float) -> _Answer:
+    try:
+        provider = config.create_provider()
+        return _Answer(spec, config, provider, await ask(provider, within))
+    except Exception as error:  # of a provider, or of the library of a cloud: any
+        return _Answer(spec, config, error=error)
+
+
+def _left_out(config: ProviderConfig, reason: str) -> str:
+    return f"Provider {config.name!r} is left out, because it did not list its offers: {reason}."
+
+
+def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[Offered]:
+    """Yield the places of candidates, each once, and of each provider and market as many as a group falls back on."""
+    configs = [answer.config for answer in answers]
+    count: Counter[tuple[int, str]] = Counter()
+    known: set[Place] = set()
+    for one in candidates:
+        answer, kind = answers[one.position], one.offer.instance_type
+        position = configs.index(answer.config)
+        place = Place(
+            one.provider, kind.name, one.offer.region, one.market, position, hourly_price=one.hourly_price or 0.0
+        )
+        if place in known or count[position, one.market] == MOST_PLACES or answer.provider is None:
+            continue
+        known.add(place)
+        count[position, one.market] += 1
+        yield Offered(place, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config)
+
+
+def provider_config(spec: Spec) -> ProviderConfig:
+    """The provider settings of `spec`: its own, those of the provider it names, or `sky.Local()`.
+
+    Raises:
+        ProviderMissingError: it is neither settings nor the name of an installed provider.
+        SpecError: it is the name of a provider whose settings have to be given.
+    """
+    given = spec.provider
+    if given is None or isinstance(given, str):
+        settings = find_provider(given or "local")
+        parameters = signature(settings).parameters.values()
+        if required := [each.name for each in parameters if each.default is each.empty and each.kind not in _VARIADIC]:
+            needed = ", ".join(f"{name}=..." for name in required)
+            raise SpecError(f"Provider {given!r} needs settings: write `provider={settings.__name__}({needed})`.")
+        given = settings()
+    if not isinstance(given, ProviderConfig):
+        raise ProviderMissingError(f"{given!r} is no provider; give one such as sky.Local().")
+    return given

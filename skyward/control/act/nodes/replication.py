@@ -1,0 +1,188 @@
+"""Carries out who gets a blob from whom: sends it, or has the nodes get it from each other."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
+from skyward.control.decide.replication import GiveUp, Have, Pull, Send, Spread, Wait
+from skyward.link.bulk import NodeFullError
+from skyward.providers.protocol import LocalAccess
+from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from skyward.control.act.nodes.node import Node
+    from skyward.control.decide.replication import Effect
+    from skyward.wire.transport.trust import Authority
+
+__all__ = ["NEAR_FROM", "SPREAD_FROM", "Spreading"]
+
+SPREAD_FROM = 1024 * 1024
+"""Bytes from which a blob is passed on between nodes: to send a smaller one again takes no longer."""
+
+NEAR_FROM = 4 * 1024 * 1024
+"""The same where the nodes are processes of this machine, to which sending is quicker."""
+
+_PATIENCE = (0.2, 5.0)
+_SENT_IN_A_SECOND = 25_000_000
+"""A blob waits for nodes to be able to speak to each other as long as sending it might take, within `_PATIENCE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    view: memoryview | RemoteBlob
+    done: asyncio.Future[None]
+
+
+class Spreading:
+    """The blobs on their way to the nodes of a cluster. Lives on the library's loop."""
+
+    def __init__(self) -> None:
+        self._plan = Spread()
+        self._authority: Authority | None = None
+        self._nodes: dict[int, Node] = {}
+        self._ports: dict[int, str] = {}
+        self._carried: dict[tuple[int, bytes], _Carried] = {}
+        self._refused: dict[tuple[int, bytes], NodeFullError | ResultLostError] = {}
+        self._fetching: set[asyncio.Task[None]] = set()
+
+    # The nodes.
+
+    def trust(self, authority: "Authority") -> None:
+        """There are certificates now: nodes can open their ports to each other."""
+        self._authority = authority
+        for node in self._nodes.values():
+            self._introduce(node)
+
+    def add(self, node: "Node") -> None:
+        """A node is up."""
+        node.spreading = self
+        self._nodes[node.machine] = node
+        for key in node.held:
+            self._plan.has(node.machine, key)
+        self._introduce(node)
+
+    def _introduce(self, node: "Node") -> None:
+        if self._authority is not None:
+            mine = self._authority.issue(f"node {node.instance.id}")
+            node.tell(Peering(node.instance.address, mine.cert, mine.key, mine.ca))
+
+    def heard(self, node: "Node", event: Peered | Fetched) -> None:
+        """A node says something about it."""
+        number = node.machine
+        if number not in self._nodes:
+            return
+        match event:
+            case Peered(""):
+                self._do(self._plan.closed(number))
+            case Peered(address):
+                self._ports[number] = address
+                self._do(self._plan.opened(number))
+            case Fetched(key, attempt, why, reached):
+                self._do(self._plan.fetched(number, key, attempt, why, reached=reached))
+
+    def remove(self, node: "Node") -> None:
+        """A node is gone, or is about to be."""
+        if self._nodes.pop(node.machine, None) is not None:
+            self._ports.pop(node.machine, None)
+            self._do(self._plan.lost(node.machine))
+
+    def close(self) -> None:
+        """Give up what is on its way."""
+        for node in tuple(self._nodes.values()):
+            self.remove(node)
+
+    # The blobs.
+
+    def has(self, node: "Node", keys: "Iterable[bytes]") -> None:
+        """A node has blobs of its own making."""
+        if node.machine in self._nodes:
+            for key in keys:
+                self._plan.has(node.machine, key)
+
+    def bring(self, node: "Node", key: bytes, view: memoryview | RemoteBlob) -> asyncio.Future[None] | None:
+        """Bring a blob to a node, which does not have it; None where it is best sent.
+
+        The future fails with `ConnectionError`, `NodeFullError` or `ResultLostError` when it does not get there.
+        """
+        least = NEAR_FROM if isinstance(node.instance.access, LocalAccess) else SPREAD_FROM
+        small = isinstance(view, memoryview) and view.nbytes < least
+        if small or node.machine not in self._nodes:
+            return None
+        carried = _Carried(view, asyncio.get_running_loop().create_future())
+        self._carried[node.machine, key] = carried
+        self._do(self._plan.want(node.machine, key))
+        return carried.done
+
+    def dropped(self, node: "Node", keys: "Iterable[bytes]") -> None:
+        """A node is about to be told to forget blobs."""
+        for key in keys:
+            self._do(self._plan.dropped(node.machine, key))
+
+    def _do(self, effects: "Sequence[Effect]") -> None:
+        for effect in effects:
+            number, key = effect.node, effect.key
+            match effect:
+                case Have():
+                    self._settle(number, key, None)
+                case GiveUp(why=why):
+                    refused = self._refused.pop((number, key), None)
+                    self._settle(number, key, refused or ConnectionError(why))
+                case Send():
+                    self._send(number, key)
+                case Pull(source=source, attempt=attempt):
+                    blob = Blob(key, self._carried[number, key].view.nbytes)
+                    self._nodes[number].tell(Fetch(blob, self._ports[source], attempt, self._near(number, source)))
+                case Wait():
+                    least, most = _PATIENCE
+                    patience = self._carried[number, key].view.nbytes / _SENT_IN_A_SECOND
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(max(least, min(most, patience)), self._hurry, number, key)
+
+    def _settle(self, number: int, key: bytes, error: ConnectionError | NodeFullError | ResultLostError | None) -> None:
+        done = self._carried.pop((number, key)).done
+        if done.done():
+            return  # nobody waits for it any more
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def _send(self, number: int, key: bytes) -> None:
+        view = self._carried[number, key].view
+        if isinstance(view, memoryview):
+            self._put(number, key, view)
+            return
+        fetching = asyncio.get_running_loop().create_task(self._fetch(number, key, view))
+        self._fetching.add(fetching)
+        fetching.add_done_callback(self._fetching.discard)
+
+    async def _fetch(self, number: int, key: bytes, blob: RemoteBlob) -> None:
+        """Bring a blob here that a node cannot get from the one that has it, and send it then."""
+        try:
+            view = await blob.fetch(self._nodes[number])
+        except ResultLostError as error:
+            if (number, key) in self._carried:
+                self._refused[number, key] = error
+            self._do(self._plan.sent(number, key, str(error)))
+        else:
+            if (number, key) in self._carried:
+                self._put(number, key, view)
+
+    def _put(self, number: int, key: bytes, view: memoryview) -> None:
+        def sent(put: "asyncio.Future[memoryview]") -> None:
+            error = asyncio.CancelledError("cancelled") if put.cancelled() else put.exception()
+            if isinstance(error, NodeFullError):
+                self._refused[number, key] = error
+            self._do(self._plan.sent(number, key, "" if error is None else str(error) or type(error).__name__))
+
+        self._nodes[number].put(key, view).add_done_callback(sent)
+
+    def _hurry(self, number: int, key: bytes) -> None:
+        self._do(self._plan.hurry(number, key))
+
+    def _near(self, *numbers: int) -> bool:
+        """Whether these nodes are processes of this machine, which share its memory."""
+        return all(isinstance(self._nodes[number].instance.access, LocalAccess) for number in numbers)

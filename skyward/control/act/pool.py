@@ -1,0 +1,733 @@
+"""The shell of a pool: carries out what the control plane decides. It decides nothing itself.
+
+Lives on the library's loop; `skyward.pool.compute` is its face for other threads.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from skyward import events
+from skyward.control.act.alarm import Alarm
+from skyward.control.act.event_router import Hearing
+from skyward.control.act.feeding import Feeding
+from skyward.control.act.kept_values import KeptValues, keys_of
+from skyward.control.act.nodes.cluster import Clustering
+from skyward.control.act.nodes.fleet import Fleet
+from skyward.control.act.nodes.launching import launchers_of
+from skyward.control.act.nodes.node import Node
+from skyward.control.act.observing import FAILURES, Observer
+from skyward.control.act.recovered import RecoveredTask, end_inputs
+from skyward.control.act.report import view
+from skyward.control.act.setting_up import plane_of
+from skyward.control.act.tasks.deadlock import DeadlockDetector
+from skyward.control.act.tasks.inputs import Inputs, with_note
+from skyward.control.act.tasks.left_results import LeftResult, LeftResults
+from skyward.control.act.tasks.prerequisites import Prerequisites
+from skyward.control.act.tasks.record import TaskRecord, unix_offset
+from skyward.control.act.tasks.settle import final, settle
+from skyward.control.act.tasks.task import Arrived, BroadcastWork, Work
+from skyward.control.decide import messages as plane
+from skyward.control.decide.machines import messages as machine_messages
+from skyward.control.decide.machines.draining import undrainable
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.tasks import messages as tasks
+from skyward.control.decide.tasks.broadcast import chosen_ranks, no_node
+from skyward.control.lifecycle import POOL, Lifecycle, PoolState
+from skyward.control.observe.snapshot import PoolSnapshot
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, RemoteError, SkywardError
+from skyward.events.bus import EventBus
+from skyward.events.decisions import DecisionEvent
+from skyward.journal import ClusterEntry, PoolRecord
+from skyward.process.lifespan import Lifespan, Say
+from skyward.scaling.snapshot import Demand
+from skyward.specs import Nodes, Options, Spec
+from skyward.wire.protocol.messages import NOTHING_LEFT, Blob, Credit, Drop, Reported
+
+if TYPE_CHECKING:
+    from skyward.events.metrics import NodeMetrics
+    from skyward.events.output import Follower, Wanted
+    from skyward.values.needs import Needs
+
+__all__ = ["Pool"]
+
+_SEEN_EVERY = 20.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Pool:
+    """A pool of nodes and the tasks sent to it."""
+
+    def __init__(
+        self,
+        name: str,
+        groups: Mapping[str, Sequence[Spec]],
+        options: Options,
+        say: Say,
+        record: PoolRecord,
+        bus: EventBus,
+    ) -> None:
+        self.name = name
+        self._bus = bus
+        self._observer: Observer | None = None
+        self._began = 0.0
+        self._options = options
+        self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
+        self._record = record
+        self._launchers = launchers_of(record, groups, options)
+        self._plane: ControlPlane | None = None
+        self.clustering = (
+            None
+            if options.cluster is False
+            else Clustering(name, record.derive("authority"), self._use_node, self._note)
+        )
+        self._works: dict[int, Work] = {}
+        self.task_record = TaskRecord(self._works, self._rank_of)
+        wrote = self.task_record.wrote
+        self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
+        self._left = LeftResults(
+            name,
+            options.retry_on_interruption,
+            self.submit,
+            self._holds_results,
+            self._note,
+            lambda: self._fleet.nodes.values(),
+            self._spawn,
+        )
+        self._hearing = Hearing(
+            self._works,
+            lambda rank: self._fleet.nodes.get(rank),
+            self._tell,
+            self._delivered,
+            self._spawn,
+            wrote,
+            self._left.leave,
+            self._withhold,
+            self.kept_values.keeps,
+        )
+        self._arrived, self.log = self._hearing.arrived, self._hearing.log
+        self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
+        self.boots = self._fleet.boots
+        self._feeding = Feeding(self._node_of, self._hearing.not_fed, self._delivered, self._spawn)
+        self._held = Prerequisites(self._spawn)
+        self._unwanted: list[Work] = []
+        self._broadcasts: dict[int, BroadcastWork] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._alarm = Alarm(lambda: self._tell(plane.Tick()))
+        self._progress = asyncio.Event()
+        self._lifespan = Lifespan(name, self._give_back, say)
+        self._leaves = False
+        self.recovered: list[RecoveredTask] = []
+
+    # Opening and closing.
+
+    @property
+    def state(self) -> PoolState:
+        """Where the pool is in its life."""
+        return self._life.state
+
+    async def open(self, earlier: Sequence[ClusterEntry] = ()) -> None:
+        """Get the nodes, and return when enough of them are ready.
+
+        Args:
+            earlier: what the process had that has opened the pool: it is taken over.
+
+        Raises:
+            ProvisioningError: they cannot be had, or none of those that were there is. What was started is gone again.
+                Where it was not found out what is there, all of that is left as it was.
+        """
+        self._began = _now()
+        self._life.move("requesting", self._began)
+        self._bus.emit(events.PoolRequesting)
+        self._leaves = bool(earlier)
+        for group, launcher in self._launchers.items():
+            launcher.adopt([entry for entry in earlier if entry.group == group])
+        self._spawn(self._stay_known())
+        await self._lifespan.open(self._open())
+        self._life.move("ready", _now())
+        self._bus.emit(events.PoolReady, len(self._ready().tasks.ranks), _now() - self._began)
+        self._spawn(DeadlockDetector(self.name, self._works, self.cancel).watch(self._ready()))
+        if self.clustering is not None:
+            self.clustering.start()
+
+    async def _open(self) -> None:
+        try:
+            await self._get_nodes()
+        except Exception as error:
+            self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
+            raise
+
+    async def _get_nodes(self) -> None:
+        for launcher in self._launchers.values():
+            await launcher.prepare()
+        for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
+            self._bus.emit(events.PoolNote, note)
+        self._life.move("provisioning", _now())
+        self._plane = control = plane_of(self._launchers, self._options)
+        self._observer = Observer(self._bus, control, self._works, self._broadcasts, self.boots)
+        self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
+        self._tell(plane.Open())
+        while self._entering or not (self._plane.ready or self._fleet.entered):
+            if self._plane.hopeless:
+                raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
+            if self._leaves and not self._entering and not self._fleet.entered:
+                self._leaves = False
+                raise NodeStartError(f"Pool {self.name!r} is gone: none of its nodes could be entered.")
+            self._progress.clear()
+            await self._progress.wait()
+        self._leaves = False
+
+    async def close(self) -> None:
+        """Stop what runs, give every machine back. Twice does no harm; it goes on where the caller is cancelled.
+
+        Raises:
+            ProvisioningError: some of it may be left; it is on record, for `sky reap`.
+        """
+        await self._lifespan.close()
+
+    async def _give_back(self) -> None:
+        if self.state == "idle":
+            self._life.move("closed", _now())
+            self._record.end()
+            self._bus.end()
+            return
+        self._life.move("stopping", _now())
+        self._bus.emit(events.PoolStopping)
+        self._hearing.closing = True
+        self._alarm.stop()
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
+        if self._observer is not None and not self._leaves:
+            self._observer.stopping(closed)
+        self._held.close()
+        for work in tuple(self._works.values()):
+            self._hearing.task_ended(work)
+            settle(work, PoolClosedError(closed))
+            if work.inputs is not None and not work.is_member:
+                work.inputs.let_go()
+        while self._broadcasts:
+            _, broadcast = self._broadcasts.popitem()
+            if broadcast.members or broadcast.is_cancelled:
+                self._end_broadcast(broadcast)
+            else:
+                broadcast.refused(PoolClosedError(closed))
+        # Whatever goes wrong with them, the machines are given back.
+        await asyncio.gather(self._left.close(bring=not self._leaves), return_exceptions=True)
+        try:
+            await self._fleet.close(leave=self._leaves)
+            if self._plane is not None:
+                self._plane.ledger.close(_now())
+            if self._leaves:
+                left = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
+                self._bus.emit(events.PoolNote, left)
+            else:
+                if self._observer is not None:
+                    self._observer.closed(_now())
+                self._record.end()
+        except Exception as error:
+            why = str(error) or type(error).__name__
+            left = f"Machines of pool {self.name!r} may be left: {why}. Run `sky reap {self.name}` to give them back."
+            raise ProvisioningError(left) from error
+        finally:
+            self._record.leave()
+            self._hearing.close()
+            if self._plane is not None:
+                self.kept_values.close()
+            self._life.move("closed", _now())
+            spent = 0.0 if self._plane is None else self._plane.ledger.spent(_now())
+            self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
+            self._bus.end()
+
+    def _note(self, text: str) -> None:
+        """Tell the user something."""
+        self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {text}")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has come so far in opening that there is something to see of it."""
+        return self._plane is not None and self.state not in ("idle", "requesting")
+
+    @property
+    def _provider(self) -> str:
+        return ", ".join(dict.fromkeys(launcher.provider_name for launcher in self._launchers.values()))
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """Number of tasks that returned a value, and that ended in any other way."""
+        return self._bus.count(events.TaskCompleted), self._bus.count(*FAILURES)
+
+    @property
+    def _entering(self) -> bool:
+        return self._fleet.entering > 0 or any(launcher.standing for launcher in self._launchers.values())
+
+    async def _stay_known(self) -> None:
+        """Say again and again that this process lives."""
+        while True:
+            self._record.renew()
+            await asyncio.sleep(_SEEN_EVERY)
+
+    # Tasks.
+
+    def submit(self, works: Sequence[Work]) -> None:
+        """Take tasks, in order. Those that wait for others follow later."""
+        if self.state in ("stopping", "closed"):
+            closed = PoolClosedError(f"Pool {self.name!r} is closed. Open it, or a new one, first.")
+            for work in works:
+                settle(work, closed)
+            return
+        for work in works:
+            work.task = self._ready().tasks.number()
+        self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready])
+        for work in works:
+            if work.inputs is not None and not work.inputs.is_ready:
+                self._hold(work, work.inputs)
+
+    def _hold(self, work: Work, inputs: Inputs) -> None:
+        """Queue a task once what it waits for is there."""
+        self._works[work.task] = work
+        work.future.parts = lambda: inputs.futures
+        if self._observer is not None:
+            self._observer.waits(work)
+        self.task_record.revision += 1
+
+        def broken(error: BaseException, why: str) -> None:
+            work.broken, work.error = error, type(error).__name__
+            self._end_held(work, "error", why)
+
+        def unwanted(why: str) -> None:
+            work.unwanted = f": {why}"
+            self._end_held(work, "cancelled", why)
+
+        self._held.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
+
+    def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
+        """End a task that is not queued."""
+        ended = final(work, tasks.Settle(work.task, outcome, reason))
+        if self._observer is not None:
+            self._observer.does(ended)
+        self._settle(ended.task, ended.outcome, ended.reason)
+        self.task_record.revision += 1
+
+    def _enqueue(self, works: Sequence[Work]) -> None:
+        """Queue tasks that can run."""
+        book = self._ready().reconciler.book
+        batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
+        blobs: dict[int, Mapping[bytes, int]] = {}
+        for work in works:
+            rank = work.target
+            if rank is not None and rank not in book.seats:
+                self._refuse(work, no_node(self.name, [rank], book))
+                continue
+            if work.kept:
+                try:
+                    rank = self.kept_values.place(work, rank)
+                except SkywardError as error:
+                    self._refuse(work, error)
+                    continue
+            self._works[work.task] = work
+            work.future.parts = tuple
+            if work.blobs:
+                blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
+            kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
+            batches.setdefault(kind, []).append(work.task)
+        for (rank, replayable, needs, retries, kept), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
+
+    def _refuse(self, work: Work, error: SkywardError) -> None:
+        """End a task that cannot run."""
+        if work.task in self._works:
+            work.broken, work.error = error, type(error).__name__
+            self._end_held(work, "error", str(error))
+        else:
+            settle(work, error)
+
+    def broadcast(self, work: BroadcastWork) -> None:
+        """Send a task to every node there is, and to those that join while it runs; or only to the nodes it is for."""
+        if self.state in ("stopping", "closed"):
+            work.done({})
+            return
+        work.number = self._ready().tasks.number()
+        self._broadcasts[work.number] = work
+
+        def begin() -> None:
+            try:
+                self._begin_broadcast(work)
+            except SkywardError as error:
+                broken(error, "")
+                if work.inputs is not None:
+                    self._let_go(work.inputs)
+
+        def broken(error: BaseException, _: str) -> None:
+            del self._broadcasts[work.number]
+            work.refused(error)
+
+        def unwanted(why: str) -> None:
+            del self._broadcasts[work.number]
+            work.withdrawn(f"{work.name}() was cancelled: {why}.")
+
+        if work.inputs is None:
+            begin()
+            return
+        self._held.hold(work.number, work.inputs, begin, broken, unwanted)
+
+    def _begin_broadcast(self, work: BroadcastWork) -> None:
+        """Send a broadcast to the nodes that it is for.
+
+        Raises:
+            SkywardError: it cannot run there.
+        """
+        ready = self._ready()
+        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
+        if work.kept:
+            ranks, said = self.kept_values.places(work, ranks)
+            if said:
+                self._note(said)
+        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
+
+    def _let_go(self, inputs: Inputs) -> None:
+        """What takes these has ended. Soon: what follows is another step of the control plane."""
+        asyncio.get_running_loop().call_soon(inputs.let_go)
+
+    def _holds_results(self, node: Node, count: int) -> None:
+        """A node has so many results that are nowhere else."""
+        if self._fleet.nodes.get(node.rank) is node:
+            self._tell(tasks.Holding(node.rank, count))
+
+    def _withhold(self, node: Node, work: Work, result: LeftResult) -> None:
+        """Have a task wait until a result that it takes, and that was lost, is there again."""
+        work.running = False
+        self._tell(tasks.Withheld(work.task, node.rank))
+
+        async def restore() -> None:
+            try:
+                await self._left.restore(result)
+            except Exception as error:
+                note = (
+                    f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
+                )
+                work.broken, work.error = with_note(error, note), type(error).__name__
+            self._tell(tasks.Released(work.task, broken=work.broken is not None))
+
+        self._spawn(restore())
+
+    def cancel(self, works: Iterable[Work]) -> None:
+        """Stop tasks, soon: those of many calls in one step; each ends when its node has stopped it."""
+        if not self._unwanted:
+            asyncio.get_running_loop().call_soon(self._cancel_unwanted)
+        self._unwanted += works
+
+    def _cancel_unwanted(self) -> None:
+        works, self._unwanted = self._unwanted, []
+        self.cancel_numbers(work.task for work in works)
+
+    def limit(self, works: Sequence[Work], seconds: float) -> None:
+        """Stop what of `works` has not ended `seconds` from now; it ends with `TaskTimeoutError`."""
+        left = len(works)
+
+        def expire() -> None:
+            late = [work for work in works if not work.future.done()]
+            for work in late:
+                work.group_limit = seconds
+            self.cancel(late)
+
+        def one_done(_: Future[Any]) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                expiring.cancel()
+
+        expiring = asyncio.get_running_loop().call_later(seconds, expire)
+        for work in works:
+            work.future.when_over(one_done)
+
+    def cancel_numbers(self, numbers: Iterable[int]) -> int:
+        """Stop tasks by their numbers; how many there are of them."""
+        there = [number for number in numbers if number in self._works]
+        held = [number for number in there if self._held.let_go(number)]
+        for number in held:
+            self._end_held(self._works[number], "cancelled")
+        self._tell(tasks.Cancel(tuple(number for number in there if number not in held)))
+        return len(there)
+
+    def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
+        """Stop every member of a broadcast; it gets no more of them."""
+        broadcast.is_cancelled = True
+        if self._held.let_go(broadcast.number):
+            self._end_broadcast(self._broadcasts.pop(broadcast.number))
+        self._tell(tasks.CancelBroadcast(broadcast.number))
+
+    def credit(self, work: Work, units: int) -> None:
+        """The caller has consumed part of a task's stream."""
+        node = self._node_of(work.task)
+        if node is not None:
+            node.tell(Credit(work.task, units))
+
+    def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
+        """Get a large element of a stream from its node; from any thread."""
+        rank = work.nodes[-1]
+        node = self._fleet.nodes.get(rank)
+        if node is None:
+            raise ConnectionError(f"node {rank}, which holds the element, is gone")
+        return node.fetch(blob)
+
+    def drop(self, work: Work, keys: tuple[bytes, ...]) -> None:
+        """Have the node of a task forget elements of its stream, which nobody wants any more."""
+        node = self._fleet.nodes.get(work.nodes[-1])
+        if node is not None:
+            node.tell(Drop(keys))
+
+    def _rank_of(self, task: int) -> int | None:
+        return None if self._plane is None else self._plane.tasks.node_of(task)
+
+    def _node_of(self, task: int) -> Node | None:
+        rank = self._rank_of(task)
+        return None if rank is None else self._fleet.nodes.get(rank)
+
+    def _ready(self) -> ControlPlane:
+        if self._plane is None:
+            raise PoolClosedError(f"Pool {self.name!r} is not open.")
+        return self._plane
+
+    def _tell(self, message: plane.Message) -> None:
+        """Tell the control plane, and carry out what it decides."""
+        if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
+            return
+        self.task_record.revision += 1
+        if isinstance(message, tasks.Ended) and (left := self._works.get(message.task)) is not None:
+            left.running = False
+        sent: set[Node] = set()
+        now = _now()
+        effects = self._plane.handle(message, now)
+        self._observer.told(message, effects, now)
+        for effect in effects:
+            try:
+                self._carry_out(effect, sent)
+            except Exception as error:  # of one effect: those behind it are of other tasks and nodes
+                self._not_carried_out(effect, error)
+        for node in sent:
+            node.flush()
+        self._observer.done()
+        self._progress.set()
+        self._alarm.set(self._plane.next_tick)
+
+    def _carry_out(self, effect: plane.Effect, sent: set[Node]) -> None:
+        """Carry out one decision; nodes that were sent something are added to `sent`."""
+        control = self._ready()
+        if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
+            effect = final(settled, effect)
+        if self._observer is not None:
+            self._observer.does(effect)
+        match effect:
+            case tasks.Send(task, rank, attempt, share):
+                node = self._fleet.nodes[rank]
+                self._send(self._works[task], node, attempt, share)
+                sent.add(node)
+            case tasks.Settle(task, outcome, reason):
+                self._settle(task, outcome, reason)
+            case tasks.Stop(task, rank):
+                self._stop(task, rank, "cancelled")
+            case tasks.Recall(task, rank):
+                self._stop(task, rank, "returned", recall=True)
+            case tasks.Member(broadcast, task, rank):
+                owner = self._broadcasts[broadcast]
+                owner.members[rank] = self._works[task] = work = owner.make()
+                work.task = task
+            case tasks.BroadcastEnded(broadcast):
+                self._end_broadcast(self._broadcasts.pop(broadcast))
+            case tasks.Requeue(task, _, retries, reason):
+                again = self._works[task]
+                again.running, again.retried, again.retried_after = False, retries, reason
+                again.is_leaving, again.coming = False, 0
+                self._arrived.pop(task, None)
+                asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
+            case plane.Ready() | plane.Decided():
+                pass
+            case plane.Forget() | plane.Unkept():
+                self.kept_values.carry_out(effect)
+            case machine_messages.Drain(rank) if rank in self._fleet.nodes:
+                self._left.clear(self._fleet.nodes[rank])
+            case machine_messages.GiveUp():
+                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {control.failure}")
+            case _:
+                self._fleet.do(effect, sum(control.desired.values()))
+
+    def _not_carried_out(self, effect: plane.Effect, error: Exception) -> None:
+        """Log an effect that failed here. A task that could not be sent ends with the error, rather than never."""
+        _logger.error("%s of pool %r failed here", type(effect).__name__, self.name, exc_info=error)
+        if not isinstance(effect, tasks.Send):
+            return
+        if (work := self._works.get(effect.task)) is not None:
+            work.broken, work.error = _of_ours(f"{work.code.name}() was not sent", error), "RemoteError"
+        if (node := self._fleet.nodes.get(effect.rank)) is not None:
+            with suppress(Exception):  # it has failed once
+                node.stop_task(effect.task)
+        asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
+
+    def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
+        node = self._fleet.nodes.get(rank)
+        work = self._works.get(task)
+        as_is = work is not None and work.as_is and not recall
+        if node is not None and not node.stop_task(task, recall=recall, as_is=as_is):
+            if outcome == "cancelled":
+                self._arrived[task] = Arrived(NOTHING_LEFT)
+            asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
+
+    def _delivered(self, task: int) -> None:
+        self._ready().tasks.handle(tasks.Delivered(task), _now())
+
+    def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
+        work.nodes.append(node.rank)
+        work.running, work.sent_at, work.terms = True, _now(), node.terms
+        node.submit(work, attempt, share, partial(self._hearing.not_sent, node, work))
+        self._feeding.begin(work)
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _settle(self, task: int, outcome: tasks.Outcome, reason: str) -> None:
+        work = self._works.pop(task, None)
+        if work is None:
+            return
+        try:
+            self._end(work, outcome, reason)
+        except Exception as error:
+            _logger.exception("task %s of pool %r could not be ended in order", task, self.name)
+            settle(work, _of_ours(f"What came of {work.code.name}() was lost", error))
+        finally:
+            if work.inputs is not None and not work.is_member:
+                self._let_go(work.inputs)
+        self.log.task_ended(task)
+
+    def _end(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
+        if outcome in ("abandoned", "unfunded"):
+            reason = f"Pool {self.name!r} {reason}"
+        self._hearing.task_ended(work)
+        self.task_record.ended(work, outcome, reason)
+        arrived = self._arrived.pop(work.task, None)
+        if outcome not in ("value", "raised") and self._ready().kept.entries:
+            left = keys_of(arrived.kept) if isinstance(arrived, Arrived) else ()
+            asyncio.get_running_loop().call_soon(self.kept_values.task_failed, work.task, left)
+        settle(work, outcome, reason, arrived)
+
+    def _end_broadcast(self, broadcast: BroadcastWork) -> None:
+        try:
+            if broadcast.is_cancelled and not broadcast.members:
+                broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
+            else:
+                broadcast.done(broadcast.members)
+        except Exception as error:
+            _logger.exception("broadcast %s of pool %r could not be ended in order", broadcast.number, self.name)
+            broadcast.refused(_of_ours(f"What came of {broadcast.name}() was lost", error))
+        finally:
+            if broadcast.inputs is not None:
+                self._let_go(broadcast.inputs)
+
+    # What another process has sent.
+
+    def _reported(self, node: Node, report: Reported) -> None:
+        found = [RecoveredTask(known, self) for known in report.tasks]
+        for recovered in found:
+            work = recovered.work
+            self._works[work.task] = work
+            work.nodes.append(node.rank)
+            work.sent_at, work.terms = _now(), node.terms
+        self.recovered += found
+        self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
+        for known in report.tasks:
+            end_inputs(node, known)
+        for info in report.kept:
+            self.kept_values.keeps(node, info)
+
+    # How many nodes.
+
+    def resize(self, wanted: Nodes, group: str | None = None) -> str:
+        """Change how many nodes there are. Nodes that go finish their tasks first.
+
+        Return why it cannot be, in which case nothing is changed; else an empty string.
+        """
+        name = group if group is not None else next(iter(self._launchers))
+        staying = self._ready().staying(_now()).get(name)
+        if staying is not None and wanted.ceiling < staying.nodes:
+            return f"{staying.why}, so {staying.nodes} nodes stay"
+        self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+        return ""
+
+    def drain(self, rank: int) -> str:
+        """Let a node finish its tasks and go, the pool having one less; why it cannot, empty where it does."""
+        ready = self._ready()
+        kept = ready.kept.holding(_now())
+        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, kept, rank)
+        self._tell(plane.DrainNode(rank))
+        return reason
+
+    def request_resources(self, floor: Sequence[Demand]) -> None:
+        """Keep room for these, whether it is used or not."""
+        self._tell(plane.Floor(tuple(floor)))
+
+    def unfit(self, floor: Sequence[Demand]) -> str:
+        """What is wrong with `floor`, where the pool could never hold it at its largest; empty where it could."""
+        return self._ready().unfit(floor)
+
+    def fund(self, budget: float | None) -> str:
+        """Change the budget. Return why it could not be kept, in which case it stays as it is; else an empty string."""
+        unpriced = [str(place) for launcher in self._launchers.values() for place in launcher.unpriced]
+        if budget is not None and unpriced:
+            return f"pool {self.name!r} may have nodes at {', '.join(unpriced[:3])}, whose price is not known"
+        self._tell(plane.Fund(budget))
+        return ""
+
+    def _use_node(self) -> str:
+        """Have a node for the client's use of collections; return why none can be had, empty where one can."""
+        self._tell(plane.Use())
+        ready = self._ready()
+        return f"pool {self.name!r} {ready.failure}" if ready.broke or ready.hopeless else ""
+
+    # Looking at it.
+
+    def holds(self, key: bytes) -> frozenset[int]:
+        """Ranks of the nodes that hold a blob."""
+        return frozenset(rank for rank, node in tuple(self._fleet.nodes.items()) if node.holds(key))
+
+    def follow(self, wanted: "Wanted", tail: int | None) -> "Follower":
+        """Output as it comes, after the last `tail` pieces of what there is."""
+        over = self.state == "closed" or (wanted.task is not None and wanted.task not in self._works)
+        return self.log.follow(wanted, tail, ended=over)
+
+    def metrics(self) -> "dict[int, tuple[NodeMetrics, ...]]":
+        """What the nodes have said of their machines lately, by rank."""
+        return {rank: tuple(node.metrics) for rank, node in sorted(self._fleet.nodes.items())}
+
+    def snapshot(self) -> PoolSnapshot:
+        """What there is now."""
+        found = view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
+        return replace(found, queued=found.queued + len(self._held) + self._ready().tasks.withheld)
+
+    def decisions(self) -> list[DecisionEvent]:
+        """The latest decisions, oldest first; `at` in Unix time."""
+        if self._plane is None:
+            return []
+        since = unix_offset()
+        return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+
+def _of_ours(what: str, error: Exception) -> RemoteError:
+    """What a task ends with that an error of the library itself has kept from ending in order."""
+    kind = type(error).__name__
+    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind)
+    failed.__cause__ = error
+    return failed
+
+
+def _now() -> float:
+    return time.monotonic()

@@ -1,0 +1,108 @@
+"""What a pool looks like at one moment, put together from its control plane and its nodes."""
+
+import time
+from collections.abc import Mapping
+
+from skyward.control.act.nodes.launching import Launcher
+from skyward.control.act.nodes.node import Node
+from skyward.control.act.tasks.record import unix_offset
+from skyward.control.act.troubles import troubles
+from skyward.control.decide.machines.machines import Machine, MachineBook
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.lifecycle import PoolState
+from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot
+from skyward.control.observe.startup import REQUESTED, Boots
+
+__all__ = ["view"]
+
+
+def view(
+    plane: ControlPlane,
+    nodes: Mapping[int, Node],
+    name: str,
+    state: PoolState,
+    launchers: Mapping[str, Launcher],
+    done: int,
+    failed: int,
+) -> PoolSnapshot:
+    """The pool now; nodes by rank, those that are going after those that have their ranks."""
+    now, since = time.monotonic(), unix_offset()
+    book = plane.reconciler.book
+    over = state == "closed"
+    if over:  # nothing moves what it had any more: its machines have been given back, and its tasks have ended
+        book = MachineBook()
+    seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
+    groups = plane.groups.values()
+    order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]
+    views = []
+    boots = next((launcher.boots for launcher in launchers.values()), None)
+    for machine in order:
+        node = nodes.get(machine.rank) if machine.id in seated else None
+        waits = seated.get(machine.id) == "waiting"
+        views.append(
+            NodeView(
+                rank=machine.rank,
+                state=seated.get(machine.id, "stopping"),
+                phase=_phase(machine, node),
+                address="" if node is None else node.address,
+                slots=plane.groups[machine.group].slots,
+                busy=plane.tasks.busy(machine.rank) if machine.id in seated else 0,
+                received=0 if node is None else node.received,
+                sent=0 if node is None else node.sent,
+                group=machine.group,
+                hourly_price=machine.place.hourly_price if machine.place is not None else 0.0,
+                age=now - machine.asked[0] if machine.asked else 0.0,
+                metrics=node.metrics[-1] if node is not None and node.metrics else None,
+                machine=machine.id,
+                kind=str(machine.place) if machine.place is not None else "",
+                asked_at=machine.asked[0] + since if machine.asked else None,
+                access=None if node is None else node.instance.access,
+                phase_at=(machine.since if node is None else node.boot.since) + since if waits else None,
+                usual=_usual(machine, node, boots) if waits and boots is not None else None,
+                kept=_kept(plane, machine.rank, since) if machine.id in seated else (),
+            )
+        )
+    return PoolSnapshot(
+        name=name,
+        state=state,
+        provider=", ".join(dict.fromkeys(launcher.provider_name for launcher in launchers.values())),
+        nodes=tuple(views),
+        queued=0 if over else plane.tasks.queued,
+        running=0 if over else plane.tasks.running,
+        done=done,
+        failed=failed,
+        min=sum(group.min for group in groups),
+        max=sum(group.max for group in groups),
+        desired=sum(plane.desired.values()),
+        policy=plane.policy.name,
+        spent=plane.ledger.spent(now),
+        per_hour=plane.ledger.per_hour,
+        budget=plane.ledger.budget,
+        at=now + since,
+        failure=plane.failure,
+        broke=plane.broke,
+        troubles=() if over or boots is None else troubles(plane, boots, now, since),
+        accelerators=", ".join(dict.fromkeys(filter(None, (each.accelerators for each in launchers.values())))),
+        lease=max(each.lease for each in launchers.values()) if any(node.outlives for node in views) else 0.0,
+    )
+
+
+def _kept(plane: ControlPlane, rank: int, since: float) -> tuple[KeptView, ...]:
+    return tuple(
+        KeptView(each.key, each.name, each.info.kind, each.info.nbytes, rank, each.until + since, each.users > 0)
+        for each in plane.kept.of(rank)
+    )
+
+
+def _phase(machine: Machine, node: Node | None) -> str:
+    if node is not None:
+        return node.phase
+    return "queued" if machine.state == "QUEUED" else REQUESTED
+
+
+def _usual(machine: Machine, node: Node | None, boots: Boots) -> float | None:
+    """Seconds that a machine usually takes for what it is doing."""
+    if machine.place is None:
+        return None
+    image = "" if node is None else node.boot.image
+    return boots.usual.of(machine.place.provider, image, _phase(machine, node))

@@ -1,0 +1,45 @@
+"""From the options of a pool and what is on offer to its control plane."""
+
+from collections.abc import Mapping
+
+from skyward.control.act.nodes.launching import Launcher
+from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.settings import PlaneSettings
+from skyward.scaling.registry import find_policy
+from skyward.specs import Options
+
+__all__ = ["plane_of"]
+
+DEADLINE_SLACK = 30.0
+"""Seconds that the control plane waits beyond the time that the shell gives itself."""
+
+REQUEST_TIMEOUT = 300.0
+ATTEMPTS = 3
+"""Seconds that one request for machines may take, and requests in a row that may fail, unless the options say."""
+
+
+def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlane:
+    """The control plane of a pool whose launchers are prepared."""
+    limits = Limits(
+        refusals=options.max_provision_attempts or ATTEMPTS,
+        request=options.provision_timeout or REQUEST_TIMEOUT,
+        boot=max(launcher.start_within for launcher in launchers.values()) + DEADLINE_SLACK,
+        upscaling_speed=options.upscaling_speed,
+        concurrent_launches=options.max_concurrent_launches,
+        first_pause=1.0 if options.provision_retry_delay is None else options.provision_retry_delay,
+    )
+    settings = PlaneSettings(
+        groups=tuple(launcher.group() for launcher in launchers.values()),
+        places={name: launcher.places for name, launcher in launchers.items()},
+        thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
+        standing={name: launcher.standing for name, launcher in launchers.items()},
+        retries=options.retry_on_interruption,
+        cooldown=options.autoscale_cooldown,
+        idle_timeout=options.autoscale_idle_timeout,
+        tick=options.reconcile_tick_interval,
+        max_nodes=options.max_nodes,
+        budget=options.budget,
+        limits=limits,
+    )
+    return ControlPlane(settings, find_policy(options.policy))

@@ -1,0 +1,144 @@
+"""Ends tasks that would wait for ever, because the streams that hold the slots wait for the same thread."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.decide.tasks.circular import never_start
+from skyward.process.blocked import waits
+
+if TYPE_CHECKING:
+    from skyward.control.decide.plane import ControlPlane
+    from skyward.control.decide.tasks.manager import TaskManager
+
+__all__ = ["DeadlockDetector"]
+
+_EVERY = 2.0
+"""Seconds between looks. A task has to be found stuck twice in a row, with nothing read and no wait ended meanwhile."""
+
+_logger = logging.getLogger(__name__)
+
+
+class DeadlockDetector:
+    """Looks for such tasks. Lives on the library's loop.
+
+    Args:
+        pool: its name.
+        works: the tasks that are not over, by number.
+        cancel: stops a task.
+    """
+
+    def __init__(self, pool: str, works: Mapping[int, Work], cancel: Callable[[Iterable[Work]], None]) -> None:
+        self._pool = pool
+        self._works = works
+        self._cancel = cancel
+        self._said = False
+
+    async def watch(self, plane: "ControlPlane") -> None:
+        """Look again and again."""
+        before: dict[int, object] = {}
+        while True:
+            await asyncio.sleep(_EVERY)
+            found = self.look(plane)
+            again = [task for task, evidence in found.items() if before.get(task) == evidence]
+            if again:
+                self._end(min(again), plane)  # its reader then closes its stream, which may free the others
+                found = {}
+            before = found
+
+    def look(self, plane: "ControlPlane") -> dict[int, object]:
+        """Return the tasks that can never start, each with evidence that changes when anything moves."""
+        tasks = plane.tasks
+        if not tasks.waiting or plane.may_gain_nodes():
+            self._said = False
+            return {}
+        holders = tasks.holders()
+        streams = {
+            task: work.stream
+            for held in holders.values()
+            for task in held
+            if (work := self._works.get(task)) is not None and work.stream is not None
+        }
+        paused = {task: state for task, stream in streams.items() if (state := stream.paused()) is not False}
+        if not paused:
+            self._said = False
+            return {}
+        numbers = {id(each): work.task for work in self._works.values() for each in (work.future, work.stream)}
+        threads = waits()
+        inputs = self._inputs(numbers, tasks)
+        blocked: dict[object, frozenset[int]] = {
+            thread: _needed(wait.on, numbers, tasks) for thread, wait in threads.items()
+        }
+        needed = set().union(*blocked.values())
+        while more := {stream for stream, task in inputs.items() if task in needed} - needed:
+            needed |= more
+        blocked |= {("input", task): frozenset({task}) for task in inputs.values()}
+        readers: dict[int, object] = {}
+        for task in (task for task, state in paused.items() if state):
+            if task in inputs:
+                readers[task] = ("input", inputs[task])
+            elif (thread := streams[task].reader) is not None:
+                readers[task] = thread
+        waiting = {task: ranks for task in needed if (ranks := tasks.could_start_on(task)) is not None}
+        found = never_start(holders, waiting, readers, blocked)
+        if not found:
+            self._warn(holders, paused, tasks.queued)
+        ends = {_last(task, inputs, needed) for task in found}
+        progress = tuple((task, streams[task].received) for task in readers)
+        return dict.fromkeys(ends, (progress, tuple(sorted(wait.number for wait in threads.values()))))
+
+    def _inputs(self, numbers: Mapping[int, int], tasks: "TaskManager") -> dict[int, int]:
+        """Return the streams that nobody reads before a task that waits for a slot does, with that task."""
+        return {
+            numbers[id(stream)]: work.task
+            for work in self._works.values()
+            if work.feeders and tasks.could_start_on(work.task) is not None
+            for feeder in work.feeders
+            for stream in feeder.reads()
+            if id(stream) in numbers
+        }
+
+    def _warn(self, holders: Mapping[int, Iterable[int]], paused: Container[int], queued: int) -> None:
+        """Say once that streams hold all slots, where it is not certain that they do so for ever."""
+        if not self._said and all(task in paused for held in holders.values() for task in held):
+            self._said = True
+            _logger.warning(
+                "%d tasks of pool %r wait for a slot, and streams that wait to be read hold all slots",
+                queued,
+                self._pool,
+            )
+
+    def _end(self, task: int, plane: "ControlPlane") -> None:
+        work = self._works.get(task)
+        if work is None:
+            return
+        held = (self._works.get(each) for each in dict.fromkeys(t for h in plane.tasks.holders().values() for t in h))
+        streams = dict.fromkeys(f"{each.code.name}()" for each in held if each is not None and each.stream is not None)
+        name = f"{work.code.name}()"
+        work.stuck = (
+            f"the slots of pool {self._pool!r} are held by streams that wait to be read ({', '.join(streams)}), and "
+            f"the thread that reads them waits for {name}; give the pool more nodes or slots, as with "
+            "`worker=sky.Worker(concurrency=2)`, or read the stream into a list first"
+        )
+        self._cancel([work])
+
+
+def _last(task: int, inputs: Mapping[int, int], needed: Container[int]) -> int:
+    """Return the end of the pipeline that a task is part of: as that ends, all of its streams are closed."""
+    while (reader := inputs.get(task)) is not None and reader in needed:
+        task = reader
+    return task
+
+
+def _needed(on: object, numbers: Mapping[int, int], tasks: "TaskManager") -> frozenset[int]:
+    """Return the tasks of this pool that a wait needs, all of them."""
+    if isinstance(on, tuple):  # any of them ends the wait: it is stuck only while none of them runs
+        any_of = [number for future in on for number in _needed(future, numbers, tasks)]
+        stands = len(any_of) == len(on) and all(tasks.could_start_on(number) is not None for number in any_of)
+        return frozenset({min(any_of)}) if stands else frozenset()
+    if isinstance(on, TaskFuture) and (parts := on.parts()):
+        return frozenset().union(*(_needed(part, numbers, tasks) for part in parts))
+    number = numbers.get(id(on))
+    return frozenset() if number is None else frozenset({number})

@@ -1,0 +1,167 @@
+"""The tasks of a pool as people follow them: those there are, the latest that are over, and what they print."""
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from skyward.control.act.tasks.task import Work
+from skyward.control.decide.tasks.messages import Outcome
+from skyward.control.observe.costs import CellAccounts, CellCost, cost_of
+from skyward.control.observe.origin import Origin
+from skyward.control.observe.snapshot import OutputView, TaskView
+
+__all__ = ["TaskRecord", "unix_offset"]
+
+KEPT = 300
+"""Tasks that are over, and pieces of output, that are kept."""
+
+_REASONS: Mapping[Outcome, str] = {
+    "error": "it raised",
+    "raised": "it raised",
+    "timeout": "it ran past its timeout",
+}
+"""Why a task failed, where the control plane has no more to say of it."""
+
+LONGEST = 4096
+"""Characters that are kept of one piece of output."""
+
+_apart = time.time() - time.monotonic()
+
+
+def unix_offset() -> float:
+    """What to add to a time of the steady clock to have Unix time.
+
+    It stays the same until the two clocks have drifted apart by a second, so that a moment keeps its number.
+    """
+    global _apart
+    apart = time.time() - time.monotonic()
+    if abs(apart - _apart) > 1.0:
+        _apart = apart
+    return _apart
+
+
+class _Ended(NamedTuple):
+    """A task that is over, without what it holds on to: its result."""
+
+    task: int
+    name: str
+    outcome: Outcome
+    reason: str
+    node: int | None
+    origin: Origin | None
+    queued_at: float
+    sent_at: float | None
+    ended_at: float
+    seconds: float | None
+    yielded: int
+    cost: float
+    retries: int
+
+
+class TaskRecord:
+    """Lives on the library's loop, as the pool does.
+
+    Attributes:
+        revision: grows with everything that happens to the pool; may be read from any thread.
+    """
+
+    def __init__(self, works: Mapping[int, Work], holder: Callable[[int], int | None]) -> None:
+        self.revision = 0
+        self._works = works
+        self._holder = holder
+        self._ended: deque[_Ended] = deque(maxlen=KEPT)
+        self._output: deque[OutputView] = deque(maxlen=KEPT)
+        self._numbers = itertools.count(1)
+        self._accounts = CellAccounts()
+
+    def ended(self, work: Work, outcome: Outcome, reason: str) -> None:
+        """A task is over."""
+        node = work.nodes[-1] if work.nodes else None
+        now = time.monotonic()
+        cost = cost_of(work, now)
+        if work.origin is not None:
+            self._accounts.charge(work.origin, cost)
+        self._ended.append(
+            _Ended(
+                work.task,
+                work.code.name,
+                outcome,
+                reason,
+                node,
+                work.origin,
+                work.queued_at,
+                work.sent_at,
+                now,
+                work.seconds,
+                work.yielded,
+                cost,
+                work.retried,
+            )
+        )
+
+    def wrote(self, node: int, task: int, stream: Literal["stdout", "stderr"], text: str) -> None:
+        """A node wrote to a standard stream; `task` is 0 where none of them did."""
+        self._output.append(OutputView(next(self._numbers), node, task, stream, text[-LONGEST:]))
+        self.revision += 1
+
+    def output(self, after: int = 0) -> tuple[OutputView, ...]:
+        """The latest output, the pieces after number `after`, oldest first."""
+        return tuple(piece for piece in self._output if piece.number > after)
+
+    def of_cell(self, number: int) -> tuple[int, ...]:
+        """The tasks of a cell that are not over: of one of this client, where it has one of that number with any."""
+        found = [each for each in self._works.items() if each[1].origin and each[1].origin.number == number]
+        ours = [task for task, work in found if work.origin and not work.origin.former]
+        return tuple(ours or (task for task, _ in found))
+
+    def cells(self) -> tuple[CellCost, ...]:
+        """What the cells have cost whose tasks these are."""
+        return self._accounts.look(self._works.values())
+
+    def tasks(self, limit: int) -> tuple[TaskView, ...]:
+        """The tasks that run, those that wait, and the latest that are over, each by number; up to `limit` of the
+        first two together."""
+        since, now = unix_offset(), time.monotonic()
+        there = [(work, self._holder(number)) for number, work in self._works.items()]
+        running = [pair for pair in there if pair[1] is not None][:limit]
+        queued = [pair for pair in there if pair[1] is None][: limit - len(running)]
+        return (
+            *(_ended_view(ended, since) for ended in self._ended),
+            *(_view(work, node, since, now) for work, node in running),
+            *(_view(work, node, since, now) for work, node in queued),
+        )
+
+
+def _view(work: Work, node: int | None, since: float, now: float) -> TaskView:
+    return TaskView(
+        number=work.task,
+        name=work.code.name,
+        state="queued" if node is None else "running",
+        node=node,
+        origin=work.origin,
+        queued_at=work.queued_at + since,
+        started_at=None if node is None or work.sent_at is None else work.sent_at + since,
+        yielded=work.yielded,
+        cost=0.0 if node is None else cost_of(work, now),
+        retries=work.retried,
+    )
+
+
+def _ended_view(ended: _Ended, since: float) -> TaskView:
+    return TaskView(
+        number=ended.task,
+        name=ended.name,
+        state={"value": "done", "cancelled": "cancelled"}.get(ended.outcome, "failed"),  # type: ignore[arg-type]  # one of the three
+        node=ended.node,
+        origin=ended.origin,
+        queued_at=ended.queued_at + since,
+        started_at=None if ended.sent_at is None else ended.sent_at + since,
+        ended_at=ended.ended_at + since,
+        seconds=ended.seconds,
+        yielded=ended.yielded,
+        cost=ended.cost,
+        retries=ended.retries,
+        reason=ended.reason or _REASONS.get(ended.outcome, ""),
+    )

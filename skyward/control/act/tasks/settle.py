@@ -1,0 +1,141 @@
+"""How a task ends for its caller: exactly once, with a result or with one error that says what happened."""
+
+import time
+from dataclasses import replace
+
+from skyward.control.act.tasks.left_results import LeftResult
+from skyward.control.act.tasks.missing import with_fix
+from skyward.control.act.tasks.task import Arrived, Work
+from skyward.control.decide.tasks.messages import Outcome, Settle
+from skyward.errors import (
+    BudgetExhaustedError,
+    KeptLostError,
+    NodeLostError,
+    NodeStartError,
+    NoGroupFitsError,
+    SlotsHeldError,
+    TaskCancelledError,
+    TaskTimeoutError,
+)
+from skyward.formatting import joined
+from skyward.wire.failures.failure import Failure
+from skyward.wire.payloads.payload import Outgoing
+from skyward.wire.protocol.messages import Payload
+
+__all__ = ["final", "settle"]
+
+
+def final(work: Work, settled: Settle) -> Settle:
+    """Return how a task ends for its caller, its record and its event.
+
+    One that was cancelled ends by why it was; one with a value that carries an exception has "raised".
+    """
+    if settled.outcome == "value" and work.error:
+        return replace(settled, outcome="raised")
+    if settled.outcome != "cancelled":
+        return settled
+    if work.stuck:
+        return replace(settled, outcome="stuck", reason=work.stuck)
+    return settled if work.group_limit is None else replace(settled, outcome="timeout")
+
+
+def settle(
+    work: Work,
+    outcome: Outcome | BaseException,
+    reason: str = "",
+    arrived: Arrived | LeftResult | None = None,
+) -> None:
+    """End `work`, unless it has ended before."""
+    if work.future.done():
+        return
+    try:
+        _settle(work, outcome, reason, arrived)
+    finally:
+        work.call = _NOTHING  # a handle of the task keeps neither its arguments nor what its function uses
+        work.code = replace(work.code, outgoing=_NOTHING)
+
+
+_NOTHING = Outgoing(Payload(b""))
+
+
+def _settle(work: Work, outcome: Outcome | BaseException, reason: str, arrived: Arrived | LeftResult | None) -> None:
+    work.running = False
+    work.ended_at = time.monotonic()
+    for feeder in work.feeders:
+        feeder.stop()
+    if outcome in ("value", "raised") and arrived is not None:
+        if work.stream is not None and isinstance(arrived, Arrived):
+            work.stream.finish(arrived.decode)
+        work.future.set_result(arrived)
+        return
+    if outcome in ("cancelled", "timeout") and isinstance(arrived, Arrived) and arrived.payload.data:
+        work.left = arrived
+    if outcome == "cancelled":
+        work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
+    else:
+        work.future.set_exception(_error(work, outcome, reason, arrived))
+    if work.stream is not None:
+        work.stream.finish(work.future.result)
+
+
+def _error(
+    work: Work,
+    outcome: Outcome | BaseException,
+    reason: str,
+    arrived: Arrived | LeftResult | None,
+) -> BaseException:
+    name = work.code.name
+    match outcome:
+        case BaseException():
+            return outcome
+        case "error" if work.broken is not None:
+            return work.broken
+        case "timeout" if work.group_limit is not None:
+            return TaskTimeoutError(
+                f"{name}() had not ended when its group was past its timeout of {work.group_limit:g} s, and was stopped"
+                f"{_where(work)}. Give the group more with .with_timeout()."
+            )
+        case "timeout":
+            return TaskTimeoutError(
+                f"{name}() ran past its timeout of {work.timeout:g} s{_where(work)} and was stopped there. "
+                "Give it more with timeout=, or .with_timeout()."
+            )
+        case "lost":
+            times = len(work.nodes)
+            tried = "" if times == 1 else f", the last of {times} attempts"
+            return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+        case "unkept":
+            names = joined(handle.name for handle in work.kept)
+            return KeptLostError(
+                f"{name}() uses {names}, which was lost with its node: {reason}. Run what made it again."
+            )
+        case "unfit":
+            return NoGroupFitsError(f"{name}() asks for {reason}.")
+        case "stuck":
+            return SlotsHeldError(f"{name}() can never start: {reason}.")
+        case "abandoned":
+            return NodeStartError(reason)
+        case "unfunded":
+            return BudgetExhaustedError(f"{name}() did not run: {reason}.")
+        case _:
+            failure = arrived.decode() if isinstance(arrived, Arrived) else None
+            if isinstance(failure, Failure):
+                try:
+                    error = with_fix(failure.rebuild())
+                except BaseException:  # of the class of the exception: it must not end the loop
+                    error = failure.as_remote_error()
+                return _with_attempts(error, work)
+            return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
+
+
+def _with_attempts(error: BaseException, work: Work) -> BaseException:
+    """Say how often a task was run that has retries."""
+    if work.retries.times and work.stream is not None and work.yielded:
+        BaseException.add_note(error, f"{work.code.name}() was not run again: part of its stream had been delivered.")
+    elif work.retries.times and work.retried:
+        BaseException.add_note(error, f"It was raised in the last of {work.retried + 1} attempts.")
+    return error
+
+
+def _where(work: Work) -> str:
+    return f" on node {work.nodes[-1]}" if work.nodes else " before it started"

@@ -1,0 +1,76 @@
+"""The counts and loads of a pool, as its decisions are made from them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from skyward.control.decide.machines.budget import Ledger
+from skyward.control.decide.machines.machines import Machine, MachineBook
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.events.decisions import Inputs
+from skyward.scaling.snapshot import Counts, Group, NodeLoad
+
+__all__ = ["View"]
+
+
+class _Nodes(Sequence[NodeLoad]):
+    """The nodes of a snapshot, made when they are looked at."""
+
+    def __init__(self, make: Callable[[], tuple[NodeLoad, ...]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> tuple[NodeLoad, ...]:
+        return self._make()
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as of the tuple
+        return self._made[index]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+class View:
+    """Looks at the parts of a control plane, and changes none."""
+
+    def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, book: MachineBook, ledger: Ledger) -> None:
+        self._groups = groups
+        self._tasks = tasks
+        self._book = book
+        self._ledger = ledger
+
+    def counts(self, name: str, desired: int) -> Counts:
+        """One group at this moment."""
+        return Counts(
+            active=self._book.count(name, "active"),
+            booting=self._book.count(name, "booting"),
+            leaving=self._book.count(name, "leaving"),
+            busy=self._tasks.busy_in(name),
+            desired=desired,
+        )
+
+    def nodes(self, now: float) -> Sequence[NodeLoad]:
+        """Every node, made when it is looked at."""
+        return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._book))
+
+    def _load(self, machine: Machine, now: float) -> NodeLoad:
+        seat = self._book.seats.get(machine.rank)
+        node = self._tasks.node(machine.rank) if seat is not None and seat.machine is machine else None
+        if node is None:
+            return NodeLoad(machine.rank, machine.group, machine.stage, free=self._groups[machine.group].resources)
+        idle_for = 0.0 if node.tasks else now - node.quiet_since
+        return NodeLoad(machine.rank, machine.group, machine.stage, len(node.tasks), node.free, idle_for)
+
+    def inputs(self, now: float) -> Inputs:
+        """What a decision at this moment is made from."""
+        counts = {name: self.counts(name, 0) for name in self._groups}
+        return Inputs(
+            queued=self._tasks.queued,
+            inflight=self._tasks.running,
+            capacity=sum(counts[name].active * group.slots for name, group in self._groups.items()),
+            active=sum(each.active for each in counts.values()),
+            booting=sum(each.booting for each in counts.values()),
+            leaving=sum(each.leaving for each in counts.values()),
+            idle_for=self._tasks.idle_for(now),
+            spent=self._ledger.spent(now),
+            per_hour=self._ledger.per_hour,
+        )

@@ -1,0 +1,143 @@
+"""The machines of a pool and the ranks that they serve: one book of both, with its counts kept up to date."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from skyward.control.decide.machines.instance import INSTANCE, InstanceState
+from skyward.control.decide.machines.places import Place
+from skyward.control.lifecycle import NODE, Lifecycle, NodeState
+
+__all__ = ["Machine", "MachineBook", "Seat"]
+
+type Stage = Literal["booting", "active", "leaving"]
+
+_BOOTING: frozenset[InstanceState] = frozenset({"QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING"})
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """One machine, from the wish for it to its end.
+
+    Attributes:
+        since: when it came into its state.
+        not_before: when it may be asked for.
+        asked: when it was asked for, each time.
+        wanted: whether it is still to become a node.
+    """
+
+    id: int
+    group: str
+    rank: int
+    life: Lifecycle[InstanceState]
+    since: float
+    not_before: float = 0.0
+    place: Place | None = None
+    asked: list[float] = field(default_factory=list)
+    wanted: bool = True
+
+    @property
+    def state(self) -> InstanceState:
+        """Where it is in its life."""
+        return self.life.state
+
+    @property
+    def stage(self) -> Stage:
+        """What it counts as."""
+        if not self.wanted:
+            return "leaving"
+        return "booting" if self.state in _BOOTING else "active" if self.state == "RUNNING" else "leaving"
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """The node of one rank: what stays when its machine is replaced."""
+
+    life: Lifecycle[NodeState]
+    machine: Machine
+
+
+class MachineBook:
+    """The machines by number and the seats by rank."""
+
+    def __init__(self) -> None:
+        self.machines: dict[int, Machine] = {}
+        self.seats: dict[int, Seat] = {}
+        self._lives: dict[int, Lifecycle[NodeState]] = {}
+        self._numbers = itertools.count(1)
+        self._counts: dict[tuple[str, Stage], int] = {}
+
+    def __iter__(self) -> Iterator[Machine]:
+        return iter(tuple(self.machines.values()))
+
+    def count(self, group: str, stage: Stage) -> int:
+        """How many machines of a group are in a stage."""
+        return self._counts.get((group, stage), 0)
+
+    def of(self, group: str, *stages: Stage) -> list[Machine]:
+        """The machines of a group in these stages, by rank."""
+        found = [m for m in self.machines.values() if m.group == group and m.stage in stages]
+        return sorted(found, key=lambda machine: machine.rank)
+
+    def seated(self, rank: int, *states: InstanceState) -> Machine | None:
+        """The machine of a rank, if it is in one of these states."""
+        seat = self.seats.get(rank)
+        return seat.machine if seat is not None and seat.machine.state in states else None
+
+    def add(self, group: str, rank: int, not_before: float, now: float) -> Machine:
+        """A machine is wished for, for this rank."""
+        number = next(self._numbers)
+        machine = Machine(number, group, rank, Lifecycle(f"machine {number}", INSTANCE, "QUEUED"), now, not_before)
+        self.machines[number] = machine
+        self._shift(machine, 1)
+        self._seat(machine, now)
+        return machine
+
+    def move(self, machine: Machine, to: InstanceState, now: float, why: str = "") -> None:
+        """A machine goes on to another state; its node with it."""
+        self._shift(machine, -1)
+        machine.life.move(to, now, why)
+        machine.since = now
+        self._shift(machine, 1)
+        seat = self.seats.get(machine.rank)
+        if seat is not None and seat.machine is machine:
+            node: NodeState | None = {"RUNNING": "active", "STOP_REQUESTED": "draining"}.get(to)  # type: ignore[assignment]  # of a literal dict
+            if node is not None:
+                seat.life.move(node, now, why)
+
+    def unwant(self, machine: Machine) -> None:
+        """A machine that was asked for is not to become a node any more."""
+        self._shift(machine, -1)
+        machine.wanted = False
+        self._shift(machine, 1)
+
+    def want(self, machine: Machine, now: float) -> None:
+        """A machine that was asked for is to become a node after all."""
+        self._shift(machine, -1)
+        machine.wanted = True
+        self._shift(machine, 1)
+        self._seat(machine, now)
+
+    def _seat(self, machine: Machine, now: float) -> None:
+        life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "idle"))
+        life.move("waiting", now)
+        self.seats[machine.rank] = Seat(life, machine)
+
+    def vacate(self, machine: Machine, now: float, why: str) -> bool:
+        """Free the rank of a machine; whether it still had it."""
+        seat = self.seats.get(machine.rank)
+        if seat is None or seat.machine is not machine:
+            return False
+        seat.life.move("idle", now, why)
+        del self.seats[machine.rank]
+        return True
+
+    def forget(self, machine: Machine) -> None:
+        """A machine is no more."""
+        self._shift(machine, -1)
+        self.machines.pop(machine.id, None)
+
+    def _shift(self, machine: Machine, by: int) -> None:
+        key = machine.group, machine.stage
+        self._counts[key] = self._counts.get(key, 0) + by

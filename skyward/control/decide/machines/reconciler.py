@@ -1,0 +1,423 @@
+"""The reconciler: brings the nodes there are in line with the nodes that are wanted. Decides; does nothing.
+
+A node is known by its rank, a machine by its number. Ranks that were freed are used again, lowest first, so that they
+stay `0 .. n-1`; the node of rank 0 is the head, which goes only when every node goes. Machines that are on their way
+count as there, so nothing is launched twice; nodes that leave count neither as there nor as too many.
+
+Machines move along Ray's life-cycle (`skyward.control.decide.machines.instance`). Source: spec/ "Provision controllers"
+and "Autoscaler v2"; defaults in reference/scaling.md.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from skyward.control.decide.machines.budget import Ledger
+from skyward.control.decide.machines.instance import after_request_timeout
+from skyward.control.decide.machines.machines import Machine, MachineBook
+from skyward.control.decide.machines.messages import (
+    Activate,
+    Allocated,
+    Cause,
+    Desired,
+    Drain,
+    DrainRefused,
+    Effect,
+    Emptied,
+    Evict,
+    Failed,
+    GiveUp,
+    Gone,
+    Install,
+    Joined,
+    Left,
+    Lost,
+    Message,
+    Refused,
+    Terminate,
+    Tick,
+)
+from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.requests import Limits, Requester
+from skyward.control.lifecycle import RECONCILER, Lifecycle, ReconcilerState
+
+__all__ = ["Reconciler"]
+
+NOT_NEEDED = "it is not needed any more"
+
+
+@dataclass
+class Reconciler:
+    """The machines of one pool. `handle` is the only way in; it returns what to do.
+
+    Attributes:
+        places: where the machines of each group come from, the preferred place first.
+        opening: whether the pool is still to become ready.
+        closing: whether everything goes.
+        may_empty: whether the head, too, goes when no node is wanted.
+        keeping: ranks of nodes that keep values for later tasks: of those that run they go last.
+        desired: nodes wanted, by group.
+    """
+
+    places: Mapping[str, tuple[Place, ...]]
+    ledger: Ledger = field(default_factory=Ledger)
+    limits: Limits = field(default_factory=Limits)
+    opening: bool = True
+    closing: bool = False
+    may_empty: bool = False
+    keeping: frozenset[int] = frozenset()
+    desired: dict[str, int] = field(default_factory=dict)
+    book: MachineBook = field(default_factory=MachineBook)
+    _life: Lifecycle[ReconcilerState] = field(
+        default_factory=lambda: Lifecycle("the reconciler", RECONCILER, "watching")
+    )
+    _failures: dict[int, int] = field(default_factory=dict)
+    _refusals: dict[int, int] = field(default_factory=dict)
+    _given_up: dict[int, str] = field(default_factory=dict)
+    _strays: dict[int, float] = field(default_factory=dict)
+    _victims: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.requester = Requester(self.book, self.places, self.ledger, self.limits)
+        self._backoff = self.requester.backoff
+
+    @property
+    def state(self) -> ReconcilerState:
+        """What it is busy with."""
+        return self._life.state
+
+    @property
+    def given_up(self) -> frozenset[int]:
+        """Ranks that cannot be had."""
+        return frozenset(self._given_up)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no node is up, coming or going."""
+        return not self.book.machines
+
+    def can_have(self, group: str) -> bool:
+        """Whether a node of the group is up, coming or going, or was not given up."""
+        return group not in self._given_up.values() or any(machine.group == group for machine in self.book)
+
+    def attempts(self, rank: int) -> tuple[int, int]:
+        """Machines for a rank that failed in a row, and requests."""
+        return self._failures.get(rank, 0), self._refusals.get(rank, 0)
+
+    def effective(self, group: str) -> int:
+        """Nodes that take tasks, or will."""
+        return self.book.count(group, "active") + self.book.count(group, "booting")
+
+    def handle(self, message: Message, now: float) -> list[Effect]:
+        """Take `message` at time `now`; what must be done about it, in order."""
+        effects: list[Effect] = []
+        match message:
+            case Desired(nodes, victims, afresh, drain):
+                self.desired.update(nodes)
+                self._victims = victims
+                if afresh:
+                    self._given_up.clear()
+                    self._failures.clear()
+                    self._refusals.clear()
+                if drain is not None and (machine := self.book.seated(drain, "RUNNING")) is not None:
+                    self._drain(machine, now, effects)
+            case Allocated(number):
+                self._allocated(number, now, effects)
+            case Refused(numbers, reason):
+                for number in numbers:
+                    self._refused(number, reason, now, effects)
+            case Joined(number, _):
+                self._joined(number, now, effects)
+            case Failed(number, reason):
+                self._ended(number, reason, now, effects)
+            case Lost(number, reason):
+                self._ended(number, reason, now, effects, lost=True)
+            case Emptied(rank):
+                if (machine := self.book.seated(rank, "STOP_REQUESTED")) is not None:
+                    self.book.move(machine, "STOPPING", now)
+                    self.book.move(machine, "STOPPED", now)
+                    self._terminate(machine, NOT_NEEDED, now, effects)
+            case DrainRefused(rank):
+                if (machine := self.book.seated(rank, "STOP_REQUESTED")) is not None:
+                    self._reactivate(machine, "it has work again", now, effects)
+            case Gone(number):
+                self._gone(number, now, effects)
+            case Evict(reason):
+                self._evict(reason, now, effects)
+            case Tick():
+                self._check_deadlines(now, effects)
+        if not self.closing and not isinstance(message, DrainRefused):
+            self._converge(now, effects)
+            self.requester.request(self.desired, now, effects)
+        self._watch(now)
+        return [self._settled(effect) for effect in effects]
+
+    def close(self, now: float) -> list[Effect]:
+        """Give every machine back, whatever its state; nothing is launched any more."""
+        self.closing = True
+        effects: list[Effect] = []
+        self._evict("the pool is closing", now, effects)
+        return effects
+
+    def _evict(self, reason: str, now: float, effects: list[Effect]) -> None:
+        for machine in self.book:
+            match machine.state:
+                case "QUEUED" if not machine.asked:
+                    self._drop(machine, reason, now, effects)
+                case "QUEUED" | "REQUESTED":
+                    self._stray(machine, reason, now, effects)
+                case "STOP_REQUESTED":
+                    self.book.move(machine, "STOPPING", now)
+                    self._terminate(machine, reason, now, effects)
+                case "TERMINATING":
+                    pass
+                case _:
+                    self._terminate(machine, reason, now, effects)
+
+    # What becomes of one machine.
+
+    def _allocated(self, number: int, now: float, effects: list[Effect]) -> None:
+        machine = self.book.machines.get(number)
+        if machine is None:
+            self._strays[number] = now
+            effects.append(Terminate(number, NOT_NEEDED))
+            return
+        if machine.state == "QUEUED" and machine.asked:  # the answer came after all
+            self.book.move(machine, "REQUESTED", now)
+        if machine.state != "REQUESTED":
+            return
+        self.book.move(machine, "ALLOCATED", now)
+        self.ledger.bill(number, now)
+        if machine.wanted:
+            self.book.move(machine, "INSTALLING", now)
+            effects.append(Install(number, machine.rank))
+        else:
+            self._terminate(machine, NOT_NEEDED, now, effects)
+
+    def _refused(self, number: int, reason: str, now: float, effects: list[Effect]) -> None:
+        machine = self.book.machines.get(number)
+        if machine is None or machine.state != "REQUESTED":
+            return
+        if machine.place is not None:
+            self._backoff.failed(machine.place, machine.asked[-1], now)
+        self.book.move(machine, "ALLOCATION_FAILED", now, reason)
+        self._stray(machine, reason, now, effects, "refused")
+        rank = machine.rank
+        self._refusals[rank] = self._refusals.get(rank, 0) + 1
+        if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
+            self._give_up(machine, reason, effects)
+
+    def _joined(self, number: int, now: float, effects: list[Effect]) -> None:
+        machine = self.book.machines.get(number)
+        if machine is None or machine.state != "INSTALLING":
+            return
+        self.book.move(machine, "RUNNING", now)
+        self._failures.pop(machine.rank, None)
+        self._refusals.pop(machine.rank, None)
+        if machine.place is not None:
+            self._backoff.worked(machine.place)
+        effects.append(Activate(number, machine.rank, machine.group))
+
+    def _ended(self, number: int, reason: str, now: float, effects: list[Effect], *, lost: bool = False) -> None:
+        """A machine did not become a node, or died: `lost`, which is no fault of its place or of what is installed."""
+        machine = self.book.machines.get(number)
+        match machine.state if machine is not None else None:
+            case "REQUESTED":
+                self._refused(number, reason, now, effects)
+            case "INSTALLING" if machine is not None:
+                self.book.move(machine, "INSTALL_FAILED", now, reason)
+                self._terminate(machine, reason, now, effects, "failed")
+                self._failures[machine.rank] = self._failures.get(machine.rank, 0) + (not lost)
+                if self._failures[machine.rank] >= self.limits.launches:
+                    self._give_up(machine, reason, effects)
+            case "RUNNING" | "STOP_REQUESTED" if machine is not None:
+                self.book.move(machine, "STOPPED", now, reason)
+                self._terminate(machine, reason, now, effects, "lost")
+            case _:
+                pass  # it has moved on since
+
+    def _gone(self, number: int, now: float, effects: list[Effect]) -> None:
+        self._strays.pop(number, None)
+        self._ended(number, "its machine is gone", now, effects, lost=True)
+        machine = self.book.machines.get(number)
+        if machine is not None and machine.state == "TERMINATING":
+            self.book.move(machine, "TERMINATED", now)
+            self.book.forget(machine)
+        if number not in self.book.machines:
+            self.ledger.shut(number, now)
+
+    def _terminate(
+        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+    ) -> None:
+        self._leave(machine, reason, now, effects, cause)
+        self.book.move(machine, "TERMINATING", now, reason)
+        effects.append(Terminate(machine.id, reason))
+
+    def _leave(
+        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+    ) -> None:
+        if self.book.vacate(machine, now, reason):
+            effects.append(Left(machine.rank, reason, False, machine.id, cause))
+
+    def _drop(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
+        """Take a machine out of the book that was never asked for."""
+        self._leave(machine, reason, now, effects)
+        self.book.forget(machine)
+        self.ledger.shut(machine.id, now)
+
+    def _stray(
+        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+    ) -> None:
+        """Take a machine out of the book that should not be there, and see that it is not: a request that failed, or
+        was not answered, may have been carried out, and costs until it is known to be gone."""
+        self._leave(machine, reason, now, effects, cause)
+        self.book.forget(machine)
+        self.ledger.bill(machine.id, now)
+        self._strays[machine.id] = now
+        effects.append(Terminate(machine.id, reason))
+
+    def _give_up(self, machine: Machine, reason: str, effects: list[Effect]) -> None:
+        self._given_up[machine.rank] = machine.group
+        effects.append(GiveUp(machine.group, machine.rank, reason, machine.id))
+
+    def _reactivate(self, machine: Machine, why: str, now: float, effects: list[Effect]) -> None:
+        self.book.move(machine, "RUNNING", now, why)
+        effects.append(Activate(machine.id, machine.rank, machine.group))
+
+    def _check_deadlines(self, now: float, effects: list[Effect]) -> None:
+        limits = self.limits
+        for machine in self.book:
+            stayed = now - machine.since
+            match machine.state:
+                case "REQUESTED":
+                    self._check_request(machine, now, effects)
+                case "INSTALLING" if stayed > limits.boot:
+                    self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
+                case "STOP_REQUESTED" if stayed > limits.drain:  # it is kept only if it is wanted again
+                    machine.since = now
+                    effects.append(Drain(machine.rank, machine.id))
+                case "TERMINATING" if stayed > limits.terminate:
+                    self.book.move(machine, "TERMINATION_FAILED", now)
+                    self.book.move(machine, "TERMINATING", now)
+                    effects.append(Terminate(machine.id, "it was told to go, and is still there"))
+                case _:
+                    pass
+        for number, since in self._strays.items():
+            if now - since > limits.terminate:
+                self._strays[number] = now
+                effects.append(Terminate(number, NOT_NEEDED))
+
+    def _check_request(self, machine: Machine, now: float, effects: list[Effect]) -> None:
+        limits = self.limits
+        match after_request_timeout(now, limits.request, limits.refusals, machine.asked):
+            case "QUEUED" if machine.wanted:
+                self.book.move(machine, "QUEUED", now, "no answer")
+            case "QUEUED" | "ALLOCATION_FAILED":
+                self._refused(machine.id, f"the provider did not answer within {limits.request:g} s", now, effects)
+            case None:
+                pass
+
+    # How many there are.
+
+    def _converge(self, now: float, effects: list[Effect]) -> None:
+        everything_goes = self._everything_goes(self.desired)
+        if not everything_goes and (head := self.book.seated(0, "STOP_REQUESTED")) is not None:
+            self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
+        for group, desired in self.desired.items():
+            there = self.effective(group)
+            lost_hope = [rank for rank, owner in self._given_up.items() if owner == group]
+            for rank in sorted(lost_hope, reverse=True)[: max(0, there + len(lost_hope) - desired)]:
+                lost_hope.remove(rank)
+                del self._given_up[rank]
+            missing = desired - there - len(lost_hope)
+            if missing > 0:
+                missing -= self._take_back(group, missing, now, effects)
+                for rank in self._free_ranks(missing):
+                    failures = self._failures.get(rank, 0)
+                    self.book.add(
+                        group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now
+                    )
+            elif there > desired:
+                self._shrink(group, there - desired, everything_goes, now, effects)
+
+    def _everything_goes(self, desired: Mapping[str, int]) -> bool:
+        return self.may_empty and not any(desired.values())
+
+    def _take_back(self, group: str, wanted: int, now: float, effects: list[Effect]) -> int:
+        """Keep nodes that were to go, instead of launching others; how many."""
+        leaving = self.book.of(group, "leaving")
+        unwanted = [machine for machine in leaving if machine.state == "REQUESTED"]
+        draining = [machine for machine in leaving if machine.state == "STOP_REQUESTED"][:wanted]
+        for machine in draining:
+            self._reactivate(machine, "it is needed again", now, effects)
+        kept = [machine for machine in unwanted if machine.rank not in self.book.seats][: wanted - len(draining)]
+        for machine in kept:
+            self.book.want(machine, now)
+        return len(draining) + len(kept)
+
+    def _free_ranks(self, count: int) -> Iterable[int]:
+        free = (rank for rank in itertools.count() if rank not in self.book.seats and rank not in self._given_up)
+        return list(itertools.islice(free, count))
+
+    def would_drain(self, desired: Mapping[str, int], victims: tuple[int, ...]) -> list[int]:
+        """Return the ranks of the running nodes that would be drained if so many were wanted."""
+        found: list[int] = []
+        for group, count in desired.items():
+            excess = self.effective(group) - count
+            if excess > 0:
+                going = self._going_first(group, victims, self._everything_goes(desired))[:excess]
+                found += (machine.rank for machine in going if machine.state == "RUNNING")
+        return found
+
+    def _going_first(self, group: str, victims: tuple[int, ...], everything: bool) -> list[Machine]:
+        """Return the nodes that can go, the first to go first: what was not asked for yet, what boots, what runs.
+
+        Each by highest rank, but for `victims`, which go before, and for what keeps values, which goes after.
+        """
+        chosen = {rank: order for order, rank in enumerate(victims)}
+        stages = {"QUEUED": 0, "REQUESTED": 1, "ALLOCATED": 2, "INSTALLING": 2, "RUNNING": 3}
+
+        def order(machine: Machine) -> tuple[int, bool, int, int]:
+            keeps = machine.rank in self.keeping
+            return stages[machine.state], keeps, chosen.get(machine.rank, len(chosen)), -machine.rank
+
+        there = [machine for machine in self.book.of(group, "active", "booting") if everything or machine.rank]
+        return sorted(there, key=order)
+
+    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[Effect]) -> None:
+        """Let nodes go."""
+        for machine in self._going_first(group, self._victims, everything)[:excess]:
+            match machine.state:
+                case "QUEUED" if not machine.asked:
+                    self._drop(machine, NOT_NEEDED, now, effects)
+                case "QUEUED":
+                    self._stray(machine, NOT_NEEDED, now, effects)
+                case "REQUESTED":
+                    self._leave(machine, NOT_NEEDED, now, effects)
+                    self.book.unwant(machine)
+                case "RUNNING":
+                    self._drain(machine, now, effects)
+                case _:
+                    self._terminate(machine, NOT_NEEDED, now, effects)
+
+    def _drain(self, machine: Machine, now: float, effects: list[Effect]) -> None:
+        self.book.move(machine, "STOP_REQUESTED", now)
+        effects.append(Drain(machine.rank, machine.id))
+
+    # How it looks from outside.
+
+    def _watch(self, now: float) -> None:
+        booting = any(self.book.count(group, "booting") for group in self.desired)
+        leaving = any(self.book.count(group, "leaving") for group in self.desired)
+        draining = leaving and any(machine.state == "STOP_REQUESTED" for machine in self.book)
+        target: ReconcilerState = "scaling_up" if booting else "draining" if draining else "watching"
+        if target != self.state:
+            if target not in RECONCILER[self.state]:
+                self._life.move("watching", now)
+            self._life.move(target, now)
+
+    def _settled(self, effect: Effect) -> Effect:
+        """Say of a node that left whether its rank is filled again, which is known only at the end of the step."""
+        if isinstance(effect, Left) and effect.rank in self.book.seats:
+            return replace(effect, again=True)
+        return effect

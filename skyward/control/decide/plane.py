@@ -1,0 +1,505 @@
+"""The control plane of one pool: task manager, autoscaler and reconciler, and what they tell each other.
+
+One pure step, `message, now -> effects`. The asyncio shell (`skyward.control.act.pool`) and the simulator
+(`skyward.simulator`) drive this same class; they differ in the clock, and in who carries the effects out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from skyward.control.decide.autoscaler import Autoscaler
+from skyward.control.decide.load import View
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.budget import LAST, LEAD, Ledger
+from skyward.control.decide.machines.draining import after_drain
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.messages import (
+    Decided,
+    DrainNode,
+    Effect,
+    Floor,
+    Forget,
+    Fund,
+    Keep,
+    Message,
+    Open,
+    Ready,
+    Release,
+    Resize,
+    Tick,
+    Unkept,
+    Use,
+)
+from skyward.control.decide.settings import PlaneSettings
+from skyward.control.decide.tasks import messages as tasks
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
+from skyward.kept.book import KeptBook
+from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
+from skyward.values.needs import NOTHING, Needs
+
+__all__ = ["ControlPlane"]
+
+RECALL_TICK = 0.05
+"""Seconds between looks at tasks that wait on a node they have no slot on."""
+
+
+class ControlPlane:
+    """The state of one pool. `handle` is the only way in; it returns what to do, in order.
+
+    Attributes:
+        decisions: the latest decisions.
+        kept: the values that nodes keep for later tasks.
+        ready: whether enough nodes were up once.
+        failure: why nodes cannot be had; empty while they can.
+    """
+
+    def __init__(self, settings: PlaneSettings, policy: Policy) -> None:
+        self.settings = settings
+        self.policy = policy
+        self.groups = {group.name: group for group in settings.groups}
+        self.tasks = TaskManager(settings.retries, settings.groups)
+        self.ledger = Ledger(settings.budget)
+        self.reconciler = Reconciler(settings.places, self.ledger, settings.limits)
+        self.autoscaler = Autoscaler(policy, settings.cooldown)
+        self.decisions = DecisionLog()
+        self.kept = KeptBook()
+        self._view = View(self.groups, self.tasks, self.reconciler.book, self.ledger)
+        self.ready = False
+        self.failure = ""
+        self.broke = False
+        self._evicted = False
+        self._floor: tuple[Demand, ...] = ()
+        self._draining: set[int] = set()
+        self._uses: dict[int, tuple[str, ...]] = {}
+        self._found: dict[int, Mapping[str, float]] = {}
+        self._boot_seconds: float | None = None
+        self._looked_at = float("-inf")
+        self._look_at: float | None = None
+        self._reconciled_at = 0.0
+        self._recalled_at = float("-inf")
+
+    # The step.
+
+    def handle(self, message: Message, now: float) -> list[Effect]:
+        """Take `message` at time `now`, in seconds of any steady clock."""
+        effects: list[Effect] = []
+        match message:
+            case tasks.Submitted(target=target) if target is not None and target in self._draining:
+                self._reconcile(machines.DrainRefused(target), now, effects)
+                self._do_task(message, now, effects)
+            case (
+                tasks.Submitted()
+                | tasks.Found()
+                | tasks.Ended()
+                | tasks.Withheld()
+                | tasks.Released()
+                | tasks.Holding()
+                | tasks.Overdue()
+                | tasks.Started()
+                | tasks.Delivered()
+                | tasks.Stored()
+                | tasks.Dropped()
+                | tasks.Broadcast()
+                | tasks.Cancel()
+                | tasks.CancelBroadcast()
+                | tasks.Abandon()
+                | tasks.NodeDraining()
+            ):
+                self._do_task(message, now, effects)
+            case Open():
+                self._reconciled_at = self._looked_at = now
+                self._reconcile(machines.Desired(self.first), now, effects)
+            case Resize(bounds):
+                self._resize(bounds, now, effects)
+            case DrainNode(rank):
+                kept = self.kept.holding(now)
+                if after := after_drain(self.reconciler.book, self.groups, self.desired, kept, rank):
+                    self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
+            case Floor(demands):
+                self._floor = demands
+                self._look(now, effects)
+            case Fund(budget):
+                self._fund(budget, now, effects)
+            case Use():
+                if not any(self.desired.values()):
+                    self._wake(NOTHING, "the client uses a collection and there is no node", now, effects)
+                if self.tasks.idle_since is not None:
+                    self.tasks.idle_since = now
+            case Keep(entry):
+                self.kept.add(entry)
+                if entry.node in self._draining:
+                    self._reconcile(machines.DrainRefused(entry.node), now, effects)
+            case Release(keys):
+                effects += (Forget(node, its) for node, its in self.kept.drop(keys).items())
+            case Tick():
+                self._tick(now, effects)
+            case _:
+                self._learn(message)
+                self._reconcile(message, now, effects)
+        if self.ledger.budget is not None:
+            self._watch_budget(now, effects)
+        self._after(message, now, effects)
+        if self._uses:
+            self._end_uses(effects, now)
+        return effects
+
+    def close(self, now: float) -> list[Effect]:
+        """Give every machine back, whatever runs there; `Gone` is still wanted of each."""
+        return [*self.reconciler.close(now)]
+
+    # Tasks.
+
+    def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
+        if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
+            self._wake(message.needs, "a task came and there is no node", now, effects)
+        done: list[Effect] = [*self.tasks.handle(message, now)]
+        if isinstance(message, tasks.Submitted | tasks.Broadcast) and message.kept:
+            self._begin_uses(message, done, now)
+        effects += done
+        for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
+            self._draining.discard(rank)
+            self._reconcile(machines.Emptied(rank), now, effects)
+
+    def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[Effect], now: float) -> None:
+        """Note which tasks use kept values."""
+        if isinstance(message, tasks.Submitted):
+            users = message.tasks
+        else:
+            users = tuple(effect.task for effect in effects if isinstance(effect, tasks.Member))
+        for task in users:
+            self._uses[task] = message.kept
+            self.kept.began(message.kept, now)
+
+    def _end_uses(self, effects: list[Effect], now: float) -> None:
+        """Note which tasks that used kept values are over."""
+        for effect in effects:
+            if isinstance(effect, tasks.Settle):
+                self.kept.ended(self._uses.pop(effect.task, ()), now)
+
+    def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
+        """Get a node that can hold `needs` where there is none."""
+        able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
+        if able and not self.broke:
+            group = min(able, key=lambda each: each.hourly_price)
+            after = {**self.desired, group.name: 1}
+            self._decide("policy", after, reason, now, effects)
+
+    # Machines.
+
+    def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
+        before = dict(self.desired)
+        self.reconciler.may_empty = self.broke or not any(group.min for group in self.groups.values())
+        self.reconciler.keeping = frozenset(self.kept.holding(now))
+        for effect in self.reconciler.handle(message, now):
+            match effect:
+                case machines.Left(rank, reason, again):
+                    self._draining.discard(rank)
+                    self._left(rank, reason, again, now, effects)
+                case machines.GiveUp(_, rank, reason):
+                    self.failure = f"could not start node {rank}: {reason}"
+                case _:
+                    pass
+            effects.append(effect)
+            match effect:
+                case machines.Left(rank, reason, _, machine):
+                    if gone := self.kept.leave(rank, reason):
+                        effects.append(Unkept(rank, machine, gone, reason))
+                case machines.Activate(machine, rank, group):
+                    self._draining.discard(rank)
+                    self._joined(machine, rank, self.groups[group], now, effects)
+                case machines.Drain(rank):
+                    self._draining.add(rank)
+                    self._do_task(tasks.NodeDraining(rank), now, effects)
+                case _:
+                    pass
+        if self.reconciler.requester.short_of_money and not self.ready:
+            self.failure = f"cannot pay for its first nodes, each with {LEAD:g} s ahead, from ${self.ledger.budget:.2f}"
+        if isinstance(message, machines.Lost) and any(self._missing(group) for group in before):
+            self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
+
+    def _learn(self, message: machines.Message) -> None:
+        """Take note of what a machine was found to have. Its group has the most that any of its nodes has."""
+        match message:
+            case machines.Gone(number):
+                self._found.pop(number, None)
+            case machines.Joined(number, found) if found and (machine := self.reconciler.book.machines.get(number)):
+                self._found[number] = found
+                group = self.groups[machine.group]
+                most = {name: max(had, group.resources.get(name, 0.0)) for name, had in found.items()}
+                self.groups[group.name] = replace(group, resources={**group.resources, **most})
+                self.tasks.groups = tuple(self.groups.values())
+            case _:
+                pass
+
+    def _missing(self, group: str) -> bool:
+        return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
+
+    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[Effect]) -> None:
+        machine = self.reconciler.book.machines.get(number)
+        if machine is not None and machine.asked and machine.since == now:
+            took = now - machine.asked[0]
+            self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
+        resources = {**group.resources, **self._found.get(number, {})}
+        joined = tasks.NodeJoined(rank, group.slots, group.name, resources, group.capabilities)
+        self._do_task(joined, now, effects)
+
+    def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[Effect]) -> None:
+        if again:
+            self._do_task(tasks.NodeLost(rank, f"node {rank} died: {reason}"), now, effects)
+        elif self._evicted:
+            self._do_task(tasks.NodeRemoved(rank, self.failure, "unfunded"), now, effects)
+        else:
+            self._do_task(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
+
+    def _threshold(self, group: Group) -> int:
+        return self.settings.thresholds.get(group.name, group.min)
+
+    @property
+    def desired(self) -> Mapping[str, int]:
+        """Nodes wanted, by group."""
+        return self.reconciler.desired
+
+    @property
+    def first(self) -> dict[str, int]:
+        """Nodes that the pool begins with, by group."""
+        standing = self.settings.standing
+        return {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether enough nodes for work to start, or any at all, cannot be had any more."""
+        if not self.ready and (self.broke or self.reconciler.requester.short_of_money):
+            return True
+        given_up = len(self.reconciler.given_up)
+        if not given_up:
+            return False
+        if self.ready:
+            return self.reconciler.empty
+        needed = sum(map(self._threshold, self.groups.values()))
+        return sum(self.desired.values()) - given_up < needed
+
+    def _hopeless_shapes(self) -> frozenset[Needs]:
+        """The shapes that wait and that fit only groups of which no node can be had."""
+        able = [group for group in self.groups.values() if self.reconciler.can_have(group.name)]
+        return frozenset(needs for needs in self.tasks.shapes() if not any(group.can_hold(needs) for group in able))
+
+    def may_gain_nodes(self) -> bool:
+        """Return whether nodes are on their way, or more can be asked for."""
+        wanted = sum(self.desired.values())
+        active = sum(self.reconciler.book.count(group, "active") for group in self.groups)
+        if wanted - len(self.reconciler.given_up) > active:
+            return True
+        most = self.settings.max_nodes
+        if self.broke or (most is not None and wanted >= most):
+            return False
+        able = (name for name in self.groups if self.reconciler.can_have(name))
+        return any(self.groups[name].max > self.desired.get(name, 0) for name in able)
+
+    # How many.
+
+    def unfit(self, floor: Sequence[Demand]) -> str:
+        """What is wrong with a floor that the pool could never hold, at its largest; empty where it could."""
+        for demand in floor:
+            if reason := self.tasks.unfit(demand.needs):
+                return reason
+        if floor and not floor_nodes(tuple(self.groups.values()), floor, {}):
+            asked = ", ".join(f"{demand.count} times {demand.needs}" for demand in floor)
+            most = ", ".join(f"{group.max} of {name!r}" for name, group in self.groups.items())
+            return f"{asked}, which do not fit into the most nodes that the pool may have: {most}"
+        return ""
+
+    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[Effect]) -> None:
+        for name, (least, most) in bounds.items():
+            self.groups[name] = replace(self.groups[name], min=least, max=most)
+        self.tasks.groups = tuple(self.groups.values())
+        after = dict(self.desired)
+        for name, (least, most) in bounds.items():
+            after[name] = max(least, min(most, after.get(name, least)))
+        sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
+        if not self.broke:
+            self._decide("user", after, f"resized to {sizes}", now, effects, afresh=True)
+
+    def _decide(
+        self,
+        by: Decider,
+        after: Mapping[str, int],
+        reason: str,
+        now: float,
+        effects: list[Effect],
+        *,
+        afresh: bool = False,
+        drain: int | None = None,
+    ) -> None:
+        self._log(by, dict(self.desired), after, reason, now, effects)
+        self.autoscaler.acted(now)
+        self._reconcile(machines.Desired(after, afresh=afresh, drain=drain), now, effects)
+
+    def _look(self, now: float, effects: list[Effect]) -> None:
+        """Ask the policy, and do what is to be done now."""
+        self._looked_at, self._look_at = now, None
+        if not self.ready or self.broke or not self.elastic:
+            return
+        prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
+        room = {name: self.ledger.room(price, now) for name, price in prices.items()}
+        try:
+            verdict = self.autoscaler.look(self.snapshot(now), room)
+        except Exception as error:  # of a policy that the user wrote; the pool stays as it is
+            failed = f"the policy raised {type(error).__name__}: {error}"
+            self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
+            return
+        if verdict is None:
+            return
+        before, after = verdict.before, verdict.after
+        reason = verdict.reason + self._lost_with(after, verdict.victims)
+        self._log("policy", before, after, reason, now, effects, verdict.held_back)
+        if verdict.changed:
+            self._reconcile(machines.Desired(after, verdict.victims), now, effects)
+
+    def staying(self, now: float) -> dict[str, Staying]:
+        """Return the nodes that scaling down does not take, by group; the head stays where any node does."""
+        texts: dict[str, dict[int, str]] = {}
+        for rank, names in self.kept.holding(now).items():
+            if (seat := self.reconciler.book.seats.get(rank)) is not None:
+                texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
+        head = self.reconciler.book.seats.get(0)
+        return {
+            group: Staying(
+                len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
+                ", ".join(ranks.values()),
+            )
+            for group, ranks in texts.items()
+        }
+
+    def _lost_with(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
+        """Return what a decision says of values that are kept no longer than they were asked to be, and go with it."""
+        going = [(rank, self.kept.names(rank)) for rank in self.reconciler.would_drain(after, victims)]
+        return "".join(f"; {names} on node {rank} is not kept any more" for rank, names in going if names)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of nodes can change by itself."""
+        return any(group.max > group.min for group in self.groups.values())
+
+    # Money.
+
+    def _watch_budget(self, now: float, effects: list[Effect]) -> None:
+        """Empty every node when their time is up for the budget to hold, and give them back when it is high time."""
+        if not self.broke and now >= self.ledger.limit_at(LEAD):
+            self._go_broke(now, effects)
+        if self.broke and not self._evicted and now >= self.ledger.limit_at(LAST):
+            self._evicted = True
+            self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
+
+    def _go_broke(self, now: float, effects: list[Effect]) -> None:
+        self.broke = True
+        spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
+        reason = f"the budget of ${budget:.2f} is reached: ${spent:.2f} spent, and nodes for ${rate:.2f}/h; all drain"
+        self.failure = (
+            f"has reached its budget of ${budget:.2f}: ${spent:.2f} are spent, and its nodes need {LEAD:g} s more "
+            "to finish; raise it to go on"
+        )
+        self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
+
+    def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:
+        self.ledger.budget = budget
+        if self.broke and now < self.ledger.limit_at(LEAD):
+            self.broke, self._evicted, self.failure = False, False, ""
+            after = {group.name: group.min for group in self.groups.values()}
+            self._decide("budget", after, "there is a new budget", now, effects, afresh=True)
+
+    # Time.
+
+    @property
+    def next_tick(self) -> float:
+        """When `Tick` is wanted at the latest."""
+        return min(self._due())
+
+    def _due(self) -> Iterable[float]:
+        yield self._reconciled_at + self.settings.tick
+        if self.reconciler.closing:
+            return
+        if self.tasks.waits():
+            yield self._recalled_at + RECALL_TICK
+        if self.reconciler.requester.retry_at is not None:
+            yield self.reconciler.requester.retry_at
+        if not self._evicted:
+            yield self.ledger.limit_at(LAST if self.broke else LEAD) + 0.001
+        if self.ready and self.elastic:
+            yield from self._due_looks()
+
+    def _tick(self, now: float, effects: list[Effect]) -> None:
+        if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
+            self._recalled_at = now
+            self._do_task(tasks.Tick(), now, effects)
+        retry_at = self.reconciler.requester.retry_at
+        if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
+            self._reconciled_at = now
+            self._reconcile(machines.Tick(), now, effects)
+        if self.ready and now >= min(self._due_looks()):
+            self._look(now, effects)
+
+    def _due_looks(self) -> Iterable[float]:
+        yield self._looked_at + self.autoscaler.interval
+        if self._look_at is not None:
+            yield self._look_at
+        if self.tasks.idle_since is not None:
+            idle_at = self.tasks.idle_since + self.settings.idle_timeout + 0.001
+            if idle_at > self._looked_at:
+                yield idle_at
+
+    def _after(self, message: Message, now: float, effects: list[Effect]) -> None:
+        if not self.ready and self._enough():
+            self.ready = True
+            self.reconciler.opening = False
+            self.autoscaler.begin(now)
+            effects.append(Ready())
+        if self.broke and self.tasks.waiting:
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
+        elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now))
+        elif isinstance(message, Tick):
+            pass  # new tasks are looked at, and time when it is due
+        elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
+            if now >= self._looked_at + self.settings.look_gap:
+                self._look(now, effects)
+            elif self._look_at is None:
+                self._look_at = self._looked_at + self.settings.look_gap
+
+    def _enough(self) -> bool:
+        return all(
+            self.reconciler.book.count(group.name, "active") >= self._threshold(group) for group in self.groups.values()
+        )
+
+    # Looking at it.
+
+    def snapshot(self, now: float) -> Snapshot:
+        """The pool as a policy sees it."""
+        return Snapshot(
+            now=now,
+            groups=tuple(self.groups.values()),
+            counts={name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups},
+            demands=self.tasks.demands(),
+            floor=self._floor,
+            idle_for=self.tasks.idle_for(now),
+            idle_timeout=self.settings.idle_timeout,
+            max_nodes=self.settings.max_nodes,
+            boot_seconds=self._boot_seconds,
+            task_seconds=self.tasks.task_seconds,
+            staying=self.staying(now),
+            nodes=self._view.nodes(now),
+        )
+
+    def _log(
+        self,
+        by: Decider,
+        before: Mapping[str, int],
+        after: Mapping[str, int],
+        reason: str,
+        now: float,
+        effects: list[Effect],
+        held_back: str = "",
+    ) -> None:
+        event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)
+        effects.append(Decided(self.decisions.add(event)))

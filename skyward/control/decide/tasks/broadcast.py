@@ -1,0 +1,49 @@
+"""Which nodes a broadcast is for."""
+
+from collections.abc import Sequence
+
+from skyward.control.decide.machines.machines import MachineBook
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.errors import UsageError
+from skyward.specs.placement import Several
+from skyward.values.needs import Needs
+
+__all__ = ["chosen_ranks", "no_node"]
+
+
+def chosen_ranks(
+    pool: str, where: Several, needs: Needs, book: MachineBook, tasks: TaskManager
+) -> tuple[int, ...] | None:
+    """The ranks of the nodes that `where` stands for; None for every node.
+
+    Of a group they are the nodes that take tasks now; where there is none yet, those that are on their way.
+
+    Raises:
+        UsageError: there is no such node, or one of them can never have what the task needs.
+    """
+    if where.ranks is not None:
+        if missing := [rank for rank in where.ranks if rank not in book.seats]:
+            raise no_node(pool, missing, book)
+        for rank in where.ranks:
+            if not tasks.could_hold(rank, needs):
+                raise UsageError(f"The task asks for {needs}, which node {rank} of pool {pool!r} can never have.")
+        return where.ranks
+    if where.group is None:
+        return None
+    of_group = [rank for rank, seat in sorted(book.seats.items()) if seat.machine.group == where.group]
+    if not of_group:
+        raise UsageError(
+            f"Group {where.group!r} of pool {pool!r} has no node now: start one with "
+            f"`pool.resize(1, group={where.group!r})`."
+        )
+    fitting = [rank for rank in of_group if tasks.could_hold(rank, needs)]
+    if not fitting:
+        raise UsageError(f"The task asks for {needs}, which no node of group {where.group!r} can ever have.")
+    return tuple(rank for rank in fitting if rank in tasks.ranks) or tuple(fitting)
+
+
+def no_node(pool: str, missing: Sequence[int], book: MachineBook) -> UsageError:
+    """What is said of ranks that the pool does not have."""
+    known = ", ".join(map(str, sorted(book.seats))) or "none"
+    which = " or ".join(map(str, missing))
+    return UsageError(f"Pool {pool!r} has no node {which}; its nodes are {known}.")

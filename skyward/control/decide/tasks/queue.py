@@ -1,0 +1,130 @@
+"""The tasks that wait: one FIFO queue for each shape of needs, and one for each node that tasks are pinned to."""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+
+from skyward.values.needs import NOTHING, Needs
+
+__all__ = ["WaitingTasks"]
+
+type _Entry = tuple[int, int]
+
+
+class WaitingTasks:
+    """Queues of task numbers. Between shapes, too, the oldest goes first; what is put back is older than all."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Needs, deque[_Entry]] = {NOTHING: deque()}
+        self._pinned: dict[int, deque[int]] = {}
+        self._back = self._front = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Tasks that wait for any node that fits."""
+        return self._count
+
+    @property
+    def pinned(self) -> int:
+        """Tasks that wait for one certain node."""
+        return sum(map(len, self._pinned.values()))
+
+    def add(self, task: int, needs: Needs, target: int | None) -> None:
+        """Take a task, behind the others."""
+        if target is not None:
+            self._pinned.setdefault(target, deque()).append(task)
+            return
+        self._back += 1
+        self._count += 1
+        self._queue(needs).append((self._back, task))
+
+    def put_back(self, task: int, needs: Needs, target: int | None) -> None:
+        """Take a task again, before the others."""
+        if target is not None:
+            self._pinned.setdefault(target, deque()).appendleft(task)
+            return
+        self._front -= 1
+        self._count += 1
+        self._queue(needs).appendleft((self._front, task))
+
+    def _queue(self, needs: Needs) -> deque[_Entry]:
+        queue = self._queues.get(needs)
+        if queue is None:
+            queue = self._queues[needs] = deque()
+        return queue
+
+    def shapes(self) -> list[Needs]:
+        """The shapes of which tasks wait, the one with the oldest task first."""
+        plain = self._queues[NOTHING]
+        if len(self._queues) == 1:
+            return [NOTHING] if plain else []
+        return sorted((needs for needs, queue in self._queues.items() if queue), key=lambda n: self._queues[n][0][0])
+
+    def counts(self) -> list[tuple[Needs, int]]:
+        """How many tasks of each shape wait, the oldest shape first."""
+        return [(needs, len(self._queues[needs])) for needs in self.shapes()]
+
+    def has(self, needs: Needs) -> bool:
+        """Whether tasks of this shape wait."""
+        return bool(self._queues.get(needs))
+
+    def next(self, needs: Needs) -> int | None:
+        """The oldest task of this shape, which stays; None where there is none."""
+        queue = self._queues.get(needs)
+        return queue[0][1] if queue else None
+
+    def first(self, needs: Needs, most: int) -> list[int]:
+        """Return the oldest tasks of this shape, up to `most`, which stay."""
+        return [task for _, task in islice(self._queues.get(needs, ()), most)]
+
+    def take(self, needs: Needs, place: int = 0) -> int:
+        """Take the oldest task of this shape, or the one at a `place` behind it."""
+        queue = self._queues[needs]
+        _, task = queue[place]
+        del queue[place]
+        self._count -= 1
+        if not queue and needs is not NOTHING and needs != NOTHING:
+            del self._queues[needs]
+        return task
+
+    def targets(self) -> tuple[int, ...]:
+        """The nodes that pinned tasks wait for."""
+        return tuple(self._pinned)
+
+    def next_pinned(self, rank: int) -> int | None:
+        """The oldest task that waits for this node."""
+        queue = self._pinned.get(rank)
+        return queue[0] if queue else None
+
+    def pinned_to(self, rank: int) -> tuple[int, ...]:
+        """Return the tasks that wait for this node, the oldest first; they stay."""
+        return tuple(self._pinned.get(rank, ()))
+
+    def take_pinned(self, rank: int) -> int:
+        """Take the oldest task that waits for this node."""
+        queue = self._pinned[rank]
+        task = queue.popleft()
+        if not queue:
+            del self._pinned[rank]
+        return task
+
+    def drop_pinned(self, rank: int) -> tuple[int, ...]:
+        """Take every task that waits for this node."""
+        return tuple(self._pinned.pop(rank, ()))
+
+    def discard(self, tasks: Iterable[int]) -> None:
+        """Forget these tasks."""
+        gone = set(tasks)
+        for needs in tuple(self._queues):
+            queue = deque(entry for entry in self._queues[needs] if entry[1] not in gone)
+            self._count -= len(self._queues[needs]) - len(queue)
+            if queue or needs == NOTHING:
+                self._queues[needs] = queue
+            else:
+                del self._queues[needs]
+        for rank in tuple(self._pinned):
+            kept = deque(task for task in self._pinned[rank] if task not in gone)
+            if kept:
+                self._pinned[rank] = kept
+            else:
+                del self._pinned[rank]

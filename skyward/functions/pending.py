@@ -1,0 +1,371 @@
+"""Calls that have not run yet, alone and in groups, and the operators that send them.
+
+`call >> pool` runs it on one node, `call > pool` returns a future of it, `call @ pool` runs it on every node, and
+`call & call` makes a group that runs in parallel. Nothing here does I/O: the pool does.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+
+from skyward.errors import OperatorError, SpecError
+from skyward.functions.signature import run_here
+from skyward.functions.target import Destination, described, is_target, resolve_target
+from skyward.specs.retries import NO_RETRIES, Retries, RetryOn
+from skyward.values import limits
+from skyward.values.needs import NOTHING, Needs
+from skyward.values.validation import shown
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from skyward.control.act.tasks.streams import Stream
+    from skyward.control.act.tasks.task import TaskFuture
+
+__all__ = ["PendingFunction", "PendingFunctionGroup", "Unknown", "check_timeout", "gather"]
+
+# Old-style variables, because inference would make them invariant: a list or a future of T is returned fresh.
+T_co = TypeVar("T_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Unknown:
+    """Nothing is of this type: a result that is taken for it is of a type that the checkers do not know."""
+
+
+class _LeftOperand:
+    """Answers a call that stands on the left where the pool belongs, or the other way round."""
+
+    __slots__ = ()
+
+    # Without this NumPy would take `array >> call` apart and apply the operator to each element.
+    __array_ufunc__ = None
+
+    if not TYPE_CHECKING:  # for the type checkers these operators do not exist, so that they flag them
+
+        def __rrshift__(self, left: object) -> NoReturn:
+            raise _turned_round(self, left, ">>")
+
+        def __rmatmul__(self, left: object) -> NoReturn:
+            raise _turned_round(self, left, "@")
+
+        def __lt__(self, left: object) -> NoReturn:
+            if not is_target(left):
+                raise _turned_round(self, left, ">")
+            raise OperatorError(
+                f"`>` takes the pool on its right: write `{self.text} > pool`, on its own, because Python reads a "
+                "chain such as `a() > pool > b()` as two comparisons."
+            )
+
+        def __rand__(self, left: object) -> NoReturn:
+            if is_target(left):
+                raise OperatorError("`&` binds tighter than `>`: write `(a() & b()) > pool`.")
+            raise OperatorError(
+                f"`... & {self.text}` needs a call on its left, but got {described(left)}: `>>` and `@` bind tighter "
+                "than `&`, so write `(a() & b()) >> pool`."
+            )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
+    """A call of a function that has not run: what to compute, not where.
+
+    Attributes:
+        fn: the function itself, undecorated.
+        args: positional arguments.
+        kwargs: keyword arguments.
+        timeout: seconds it may run, or None for the pool's `default_compute_timeout`; for a generator function, None
+            for no limit.
+        needs: what it asks of the node that it runs on, beside a slot.
+        retries: how often it is run again when it raises, and after what.
+        waits_for: futures that must have ended well before it runs.
+        grace: seconds that it has to end by itself once it is told to stop; 0 for the default.
+    """
+
+    fn: Callable[..., T_co]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    timeout: float | None = None
+    needs: Needs = NOTHING
+    retries: Retries = NO_RETRIES
+    waits_for: "tuple[Future[Any], ...]" = ()
+    grace: float = 0.0
+
+    def with_timeout(self, seconds: float | None) -> Self:
+        """The same call, which may run for `seconds`; None for the pool's default."""
+        return replace(self, timeout=check_timeout(seconds))
+
+    def with_resources(self, **amounts: float) -> Self:
+        """The same call, which holds these amounts of its node's resources; those not named stay, 0 takes one away."""
+        return replace(self, needs=Needs({**self.needs.resources, **amounts}, self.needs.capabilities))
+
+    def with_retries(self, times: int, retry_on: RetryOn | None = None) -> Self:
+        """The same call, which runs again, up to `times`, when it raises one of `retry_on`; None for any exception."""
+        return replace(self, retries=Retries.of(times, retry_on))
+
+    def after(self, *futures: "Future[Any]") -> Self:
+        """The same call, which runs once these futures have ended well; where one fails, it fails with that error.
+
+        The values of futures among its arguments are waited for in any case.
+
+        Raises:
+            SpecError: one of them is no future.
+        """
+        return replace(self, waits_for=(*self.waits_for, *_futures(self.text, futures)))
+
+    def local(self) -> T_co:
+        """The result of the call, run here and now; an `async def` function has an event loop of its own.
+
+        Raises:
+            UsageError: an event loop runs on this thread already.
+        """
+        result: T_co = run_here(self.fn, self.args, self.kwargs)
+        return result
+
+    @property
+    def text(self) -> str:
+        """The call as an error shows it, without its arguments: `train(...)`."""
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        return f"{name}({'...' if self.args or self.kwargs else ''})"
+
+    def __repr__(self) -> str:
+        return f"<pending {self.text}>"
+
+    @overload
+    def __rshift__(self: "PendingFunction[Unknown]", target: Destination) -> Any: ...
+    @overload
+    def __rshift__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "Stream[Y]": ...
+    @overload
+    def __rshift__(self, target: Destination) -> T_co: ...
+    def __rshift__(self, target: Destination) -> Any:
+        """Run it on one node and wait for the result; a generator function gives a stream at once."""
+        __tracebackhide__ = True  # IPython leaves such frames out of a traceback
+        result = resolve_target(target, self, ">>").run(self)
+        if result is NotImplemented:  # from an operator, it would tell Python to try the one of the right side
+            raise OperatorError(
+                f"`{self.text}` returned NotImplemented, which no operator can give: take it from "
+                f"`({self.text} > pool).result()`."
+            )
+        return result
+
+    @overload
+    def __gt__(self: "PendingFunction[Unknown]", target: Destination) -> "TaskFuture[Any]": ...
+    @overload
+    def __gt__[Y](self: "PendingFunction[Iterator[Y]]", target: Destination) -> "TaskFuture[Stream[Y]]": ...
+    @overload
+    def __gt__(self, target: Destination) -> "TaskFuture[T_co]": ...
+    def __gt__(self, target: Destination) -> "TaskFuture[Any]":
+        """Run it on one node; a future of the result, which a coroutine may await."""
+        return resolve_target(target, self, ">").submit(self)
+
+    def __matmul__(self, target: Destination) -> list[T_co]:
+        """Run it on every node and wait; one result per node, in order of rank."""
+        __tracebackhide__ = True
+        return resolve_target(target, self, "@").broadcast(self)
+
+    @overload
+    def __and__[U](self, other: "PendingFunction[U]") -> "PendingFunctionGroup[tuple[T_co, U]]": ...
+    @overload
+    def __and__[*Us](self, other: "PendingFunctionGroup[tuple[*Us]]") -> "PendingFunctionGroup[tuple[T_co, *Us]]": ...
+    def __and__(self, other: Any) -> "PendingFunctionGroup[Any]":
+        """A group that runs both in parallel."""
+        return _joined(self, other)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_co
+    """Calls that run in parallel, each on one node.
+
+    Attributes:
+        items: the calls, in the order of their results.
+        stream: whether `>>` gives an iterator of results instead of a tuple.
+        ordered: whether that iterator keeps the order of `items`, or gives each result as it completes.
+        timeout: seconds for the whole group, or None.
+    """
+
+    items: tuple[PendingFunction[Any], ...]
+    stream: bool = False
+    ordered: bool = True
+    timeout: float | None = None
+
+    def after(self, *futures: "Future[Any]") -> Self:
+        """The same group, each of whose calls runs once these futures have ended well; see `PendingFunction.after`."""
+        return replace(self, items=tuple(item.after(*futures) for item in self.items))
+
+    def with_timeout(self, seconds: float | None) -> Self:
+        """The same group, which may take `seconds` as a whole, its wait for nodes included."""
+        return replace(self, timeout=check_timeout(seconds))
+
+    @property
+    def text(self) -> str:
+        """The group as an error shows it: `(a() & b(...))`."""
+        if self.stream or len(self.items) < 2:
+            return f"gather(...{', stream=True' if self.stream else ''})"
+        shown = [item.text for item in self.items[:3]]
+        return f"({' & '.join([*shown, '...'] if len(self.items) > 3 else shown)})"
+
+    def __repr__(self) -> str:
+        return f"<pending {self.text}>"
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[PendingFunction[Any]]:
+        return iter(self.items)
+
+    def __rshift__(self, target: Destination) -> R_co:
+        """Run them all and wait: a tuple of results, or an iterator of them when the group streams."""
+        __tracebackhide__ = True
+        result: R_co = resolve_target(target, self, ">>").run_group(self)
+        return result
+
+    def __gt__[*Ts](self: "PendingFunctionGroup[tuple[*Ts]]", target: Destination) -> "TaskFuture[tuple[*Ts]]":
+        """Run them all; a future of the tuple of results, which a coroutine may await."""
+        pool = resolve_target(target, self, ">")
+        if self.stream:
+            raise OperatorError(
+                "A streamed gather has no single future: write `gather(..., stream=True) >> pool` for an iterator, or "
+                "`gather(...) > pool` for a future of the tuple."
+            )
+        return pool.submit_group(self)
+
+    @overload
+    def __and__[*Ts, U](
+        self: "PendingFunctionGroup[tuple[*Ts]]", other: PendingFunction[U]
+    ) -> "PendingFunctionGroup[tuple[*Ts, U]]": ...
+    @overload
+    def __and__[*Ts, A, B](
+        self: "PendingFunctionGroup[tuple[*Ts]]", other: "PendingFunctionGroup[tuple[A, B]]"
+    ) -> "PendingFunctionGroup[tuple[*Ts, A, B]]": ...
+    @overload
+    def __and__[*Ts, A, B, C](
+        self: "PendingFunctionGroup[tuple[*Ts]]", other: "PendingFunctionGroup[tuple[A, B, C]]"
+    ) -> "PendingFunctionGroup[tuple[*Ts, A, B, C]]": ...
+    @overload
+    def __and__(
+        self: "PendingFunctionGroup[tuple[Any, ...]]", other: "PendingFunctionGroup[tuple[Any, ...]]"
+    ) -> "PendingFunctionGroup[tuple[Any, ...]]": ...
+    def __and__(self, other: Any) -> "PendingFunctionGroup[Any]":
+        """A group with the calls of both, flattened."""
+        return _joined(self, other)
+
+    if not TYPE_CHECKING:
+
+        def __matmul__(self, target: object) -> NoReturn:
+            each = ", ".join(f"{item.text} @ pool" for item in self.items[:2]) or "a() @ pool"
+            raise OperatorError(
+                f"`@` sends one call to every node, and a group holds {len(self.items)}: broadcast each one "
+                f"(`{each}`), or run the group once with `{self.text} >> pool`."
+            )
+
+
+@overload
+def gather[T](
+    *pendings: PendingFunction[T], stream: Literal[False] = False, ordered: bool = True
+) -> PendingFunctionGroup[tuple[T, ...]]: ...
+@overload
+def gather[T](
+    *pendings: PendingFunction[T], stream: Literal[True], ordered: bool = True
+) -> "PendingFunctionGroup[Stream[T]]": ...
+@overload
+def gather[T](
+    *pendings: PendingFunction[T], stream: bool, ordered: bool = True
+) -> "PendingFunctionGroup[tuple[T, ...] | Stream[T]]": ...
+def gather(*pendings: PendingFunction[Any], stream: bool = False, ordered: bool = True) -> PendingFunctionGroup[Any]:
+    """A group of any number of calls, which run in parallel under `>>`.
+
+    Args:
+        pendings: the calls; none gives an empty result.
+        stream: give an iterator of results, each as soon as it is there, instead of a tuple.
+        ordered: with `stream`, keep the order of the calls; False gives each result as it completes.
+
+    Raises:
+        OperatorError: one of `pendings` is not a call of a `@sky.function`.
+    """
+    for position, pending in enumerate(pendings, 1):
+        if not isinstance(pending, PendingFunction):
+            raise _not_gatherable(pending, position)
+    return PendingFunctionGroup(pendings, stream=stream, ordered=ordered)
+
+
+def _not_gatherable(value: object, position: int) -> OperatorError:
+    if is_uncalled(value):
+        return OperatorError(f"`gather` takes calls, and argument {position} is {_uncalled(value)}.")
+    if isinstance(value, PendingFunctionGroup):
+        return OperatorError(f"`gather` takes calls, and argument {position} is a group: write `gather(*group, ...)`.")
+    if is_target(value):
+        return OperatorError("`gather` takes calls only: send the group with `gather(*tasks) >> pool`.")
+    if hasattr(value, "__iter__") and not isinstance(value, str):
+        kind = described(value)
+        return OperatorError(f"`gather` takes the calls one by one, but got {kind}: unpack it with `gather(*tasks)`.")
+    return OperatorError(
+        f"`gather` takes calls of functions decorated with `@sky.function`, and argument {position} is "
+        f"{described(value)}."
+    )
+
+
+def _joined(left: "PendingFunction[Any] | PendingFunctionGroup[Any]", right: object) -> PendingFunctionGroup[Any]:
+    if is_uncalled(right):
+        raise OperatorError(f"`{left.text} & ...` needs a call on its right, and got {_uncalled(right)}.")
+    if not isinstance(right, (PendingFunction, PendingFunctionGroup)):
+        if is_target(right):
+            raise OperatorError(f"`&` joins calls; a pool takes them with `>>`: write `{left.text} >> pool`.")
+        raise OperatorError(
+            f"`{left.text} & ...` needs a call on its right, but got {described(right)}: `>>` and `@` bind tighter "
+            "than `&`, so write `(a() & b()) >> pool`."
+        )
+    groups = [side for side in (left, right) if isinstance(side, PendingFunctionGroup)]
+    if any(group.stream for group in groups):
+        raise OperatorError(
+            "`&` cannot add to a streamed gather: name every call in it, `gather(*tasks, other, stream=True)`."
+        )
+    items = [item for side in (left, right) for item in (side if isinstance(side, PendingFunctionGroup) else (side,))]
+    timeouts = [group.timeout for group in groups if group.timeout is not None]
+    return PendingFunctionGroup(tuple(items), timeout=min(timeouts, default=None))
+
+
+def _turned_round(pending: Any, left: object, operator: str) -> OperatorError:
+    if is_uncalled(left):
+        return OperatorError(f"The left side of `{operator}` is {_uncalled(left)}.")
+    if is_target(left):
+        return OperatorError(f"The pool goes on the right: write `{pending.text} {operator} pool`.")
+    return OperatorError(
+        f"`{operator}` sends a call to a pool, but its left side is {described(left)} and its right side is the call "
+        f"`{pending.text}`: write `{pending.text} {operator} pool`."
+    )
+
+
+def is_uncalled(value: object) -> bool:
+    """Whether `value` is a decorated function itself, where a call of it was meant."""
+    return getattr(type(value), "__sky_function__", False)
+
+
+def _uncalled(value: Any) -> str:
+    return f"the function `{value.__name__}` itself: call it, `{value.__name__}(...)`"
+
+
+def _futures(text: str, given: "tuple[Future[Any], ...]") -> "tuple[Future[Any], ...]":
+    from concurrent.futures import Future  # who has one has loaded it
+
+    for each in given:
+        if not isinstance(each, Future):
+            fix = f"write `{text}.after(a, b)` with `a = f(...) > pool`"
+            raise SpecError(f"`.after` takes futures, but got {described(each)}: {fix}.")
+    return given
+
+
+def check_timeout(seconds: float | None) -> float | None:
+    """`seconds`, which is positive and finite, or None.
+
+    Raises:
+        SpecError: it is anything else.
+    """
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (number and 0 < seconds < inf):
+        raise SpecError(
+            f"timeout must be a positive number of seconds, but got {shown(seconds)}; None uses the default."
+        )
+    if seconds is not None and seconds > limits.SECONDS:
+        raise SpecError(f"timeout must be at most {limits.SECONDS:,} seconds, but got {shown(seconds)}: lower it.")
+    return seconds

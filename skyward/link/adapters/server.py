@@ -1,0 +1,321 @@
+"""Where worker adapters connect: carries out what the `AdapterBook` decides. And the connection of both ends."""
+
+import asyncio
+import hmac
+import itertools
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from skyward.errors import ProvisioningError
+from skyward.link.adapters import book
+from skyward.link.adapters.book import SILENCE, AdapterBook, Wanted
+from skyward.providers.protocol import Instance
+from skyward.wire.protocol.adapter import (
+    CODE_BYTES,
+    GREETING_BYTES,
+    LINE_BYTES,
+    Challenge,
+    Goodbye,
+    Heartbeat,
+    Malformed,
+    Message,
+    Proof,
+    Seal,
+    UnknownCommand,
+    Welcome,
+    decode,
+    encode,
+    proof_of,
+)
+
+__all__ = ["AdapterServer", "Lines", "RefusedError", "dial"]
+
+_HANDSHAKE = 5.0
+_MOST_STRANGERS = 64
+_LIMIT = CODE_BYTES + LINE_BYTES
+_MOST_UNSENT = 1024 * 1024
+
+_logger = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """The other end does not take us, or is not what we take. The sentence says why."""
+
+
+class Lines:
+    """One connection, as messages. Lives on one loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._seals: tuple[Seal, Seal] | None = None
+
+    def seal(self, ours: Seal, theirs: Seal) -> None:
+        """Send each line from now on with a code, and take none without: both sides have proved themselves."""
+        self._seals = ours, theirs
+
+    async def read(self) -> Message | UnknownCommand:
+        """The next message.
+
+        Raises:
+            ConnectionError: there is none any more.
+            Malformed: what came is none.
+        """
+        try:
+            line = await self._reader.readline()
+        except ValueError:
+            raise Malformed(f"A line is longer than {LINE_BYTES} bytes.") from None
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the connection ended")
+        if self._seals is not None:
+            return decode(self._seals[1].open(line))
+        if len(line) > GREETING_BYTES:
+            raise Malformed(f"A line before the proof is longer than {GREETING_BYTES} bytes.")
+        return decode(line)
+
+    def send(self, message: Message) -> None:
+        """Send a message; over a connection that broke, or whose other end does not read, nothing is sent."""
+        line = encode(message)
+        if self._seals is not None:
+            line = self._seals[0].close(line)
+        if self._writer.transport.get_write_buffer_size() > _MOST_UNSENT:
+            self._writer.transport.abort()
+        elif not self._writer.is_closing():
+            self._writer.write(line)
+
+    def hang_up(self, reason: str, *, ends_groups: bool = False) -> None:
+        """Say goodbye and end the connection."""
+        self.send(Goodbye(reason, ends_groups))
+        self._writer.close()
+
+    async def close(self) -> None:
+        """End the connection once all is sent, at the latest after a second. Twice does no harm."""
+        self._writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._writer.wait_closed()
+                return
+        self._writer.transport.abort()
+
+
+async def dial(host: str, port: int, token: str) -> Lines:
+    """A connection to a controller; each side has proved that it knows the token.
+
+    Raises:
+        RefusedError: one did not.
+        OSError: nobody is there, or not for long.
+    """
+    reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
+    lines, nonce = Lines(reader, writer), secrets.token_hex(16)
+    try:
+        async with asyncio.timeout(_HANDSHAKE):
+            challenge = await lines.read()
+            if not isinstance(challenge, Challenge):
+                raise ConnectionError("what answers there is no controller")
+            lines.send(Proof(proof_of(token, "adapter", challenge.nonce, nonce), nonce))
+            welcome = await lines.read()
+        if isinstance(welcome, Goodbye):
+            raise RefusedError(welcome.reason)
+        expected = proof_of(token, "controller", nonce, challenge.nonce)
+        if not isinstance(welcome, Welcome) or not hmac.compare_digest(welcome.proof.encode(), expected.encode()):
+            raise RefusedError("what answers there does not know the token")
+        nonces = (challenge.nonce, nonce)
+        lines.seal(Seal(token, "adapter", *nonces), Seal(token, "controller", *nonces))
+    except BaseException as error:
+        await lines.close()
+        if isinstance(error, Malformed):
+            raise ConnectionError("what answers there is no controller") from None
+        raise
+    return lines
+
+
+class AdapterServer:
+    """The controller's end of every worker adapter. Lives on one loop.
+
+    Args:
+        token: what adapters must know.
+        silence: seconds without a heartbeat after which an adapter is lost.
+    """
+
+    def __init__(self, token: str, silence: float = SILENCE) -> None:
+        self._token = token
+        self._book = AdapterBook(secrets.token_hex(8), silence)
+        self._numbers = itertools.count(1)
+        self._links: dict[int, Lines] = {}
+        self._talks: set[asyncio.Task[None]] = set()
+        self._strangers: dict[int, asyncio.StreamWriter] = {}
+        self._closed = False
+        self._starting: dict[str, asyncio.Future[Instance]] = {}
+        self._ending: dict[str, asyncio.Future[None]] = {}
+        self._changed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+
+    async def open(self, listening: socket.socket) -> None:
+        """Serve those who connect to a listening socket, which is ours from now on."""
+        self._server = await asyncio.start_server(self._serve, sock=listening, limit=_LIMIT)
+
+    async def close(self) -> None:
+        """Send every adapter away, which ends the groups that it has for us. Twice does no harm."""
+        self._closed = True
+        self._set_timer()
+        if self._server is not None:
+            self._server.close()
+        for lines in self._links.values():
+            lines.hang_up("the controller is closing", ends_groups=True)
+        for talk in tuple(self._talks):
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+        for starting in self._starting.values():
+            starting.cancel()
+        for ending in self._ending.values():
+            ending.cancel()
+
+    # What the provider wants.
+
+    async def adapters(self, wanted: Wanted | None, within: float) -> Sequence[Heartbeat]:
+        """What the adapters with such groups say, once there is one; nothing if none came `within` so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while not self._book.adapters(wanted):
+                    await self._changed.wait()
+        return self._book.adapters(wanted)
+
+    async def start(self, wanted: Wanted) -> Instance:
+        """The machine of a new group.
+
+        Raises:
+            ProvisioningError: there is none. The message says why.
+        """
+        request, effects = self._book.start(wanted, _now())
+        if request is None:
+            raise ProvisioningError(self._book.why_none(wanted))
+        future: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
+        self._starting[request] = future
+        try:
+            self._perform(effects)
+            return await future
+        except asyncio.CancelledError:
+            self._book.abandon(request)
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._perform(self._book.shutdown(future.result().id, _now()))
+            raise
+        finally:
+            del self._starting[request]
+
+    def instance(self, group: str) -> Instance | None:
+        """The machine of a group, unless it is gone."""
+        return self._book.instance(group)
+
+    async def shutdown(self, group: str) -> None:
+        """Give a group back; returns when it is gone. One that is gone already is no error."""
+        future = self._ending.setdefault(group, asyncio.get_running_loop().create_future())
+        self._perform(self._book.shutdown(group, _now()))
+        await asyncio.shield(future)
+
+    # Carrying out.
+
+    def _perform(self, effects: Sequence[book.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case book.Send(link, message):
+                    if link in self._links:
+                        self._links[link].send(message)
+                case book.Close(link, reason):
+                    self._end(link, reason)
+                case book.AdapterJoined(adapter):
+                    _logger.info("adapter %s is there", adapter)
+                case book.AdapterLost(adapter, reason):
+                    _logger.warning("adapter %s is gone: %s", adapter, reason)
+                case book.GroupLost(group, reason):
+                    _logger.warning("worker group %s is lost: %s", group, reason)
+                case book.GroupReturned(group):
+                    _logger.warning("worker group %s is back", group)
+                case book.GroupStarted(request, instance):
+                    if (future := self._waiting(request)) is not None:
+                        future.set_result(instance)
+                case book.GroupRefused(request, reason):
+                    if (future := self._waiting(request)) is not None:
+                        future.set_exception(ProvisioningError(reason))
+                case book.GroupEnded(group):
+                    ending = self._ending.pop(group, None)
+                    if ending is not None and not ending.done():
+                        ending.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._set_timer()
+
+    def _waiting(self, request: str) -> asyncio.Future[Instance] | None:
+        future = self._starting.get(request)
+        return None if future is None or future.done() else future
+
+    def _end(self, link: int, reason: str) -> None:
+        lines = self._links.pop(link, None)
+        if lines is not None:
+            lines.hang_up(reason)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self._book.next_tick()
+        if at is not None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, at - _now()), self._tick)
+
+    def _tick(self) -> None:
+        self._perform(self._book.tick(_now()))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines, task, link = Lines(reader, writer), asyncio.current_task(), next(self._numbers)
+        if task is None or self._closed:
+            writer.transport.abort()
+            return
+        if len(self._strangers) >= _MOST_STRANGERS:
+            self._strangers.pop(next(iter(self._strangers))).transport.abort()  # the oldest
+        self._strangers[link] = writer
+        self._talks.add(task)
+        try:
+            if await self._meet(link, lines):
+                self._links[link] = lines
+                self._perform(self._book.connected(link, _now()))
+                while link in self._links:
+                    self._perform(self._book.heard(link, await lines.read(), _now()))
+        except Malformed as error:
+            _logger.warning("an adapter was sent away: %s", error)
+            lines.hang_up(str(error))
+        except (OSError, TimeoutError):
+            pass  # it is gone
+        finally:
+            self._links.pop(link, None)
+            self._perform(self._book.disconnected(link))
+            await lines.close()
+            self._talks.discard(task)
+
+    async def _meet(self, link: int, lines: Lines) -> bool:
+        """Whether who has connected knows the token. Nothing else that it says counts before."""
+        nonce = secrets.token_hex(16)
+        try:
+            async with asyncio.timeout(_HANDSHAKE):
+                lines.send(Challenge(nonce))
+                proof = await lines.read()
+        finally:
+            self._strangers.pop(link, None)
+        expected = proof_of(self._token, "adapter", nonce, proof.nonce) if isinstance(proof, Proof) else ""
+        if not isinstance(proof, Proof) or not hmac.compare_digest(proof.proof.encode(), expected.encode()):
+            _logger.warning("an adapter was sent away: it does not know the token")
+            lines.hang_up("the token is wrong")
+            return False
+        lines.send(Welcome(proof_of(self._token, "controller", proof.nonce, nonce)))
+        nonces = (nonce, proof.nonce)
+        lines.seal(Seal(self._token, "controller", *nonces), Seal(self._token, "adapter", *nonces))
+        return True
+
+
+def _now() -> float:
+    return time.monotonic()

@@ -1,0 +1,83 @@
+"""Running programs on this machine: those that do their work elsewhere, and those that set up local nodes."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+from skyward.link.connection.transport import Completed
+
+__all__ = ["ClientShell", "run_here"]
+
+_LIMIT = 8 * 1024 * 1024
+"""Bytes that one line of a program's output may have."""
+
+
+class ClientShell:
+    """Runs commands with `sh` on this machine, for `bootstrap`.
+
+    Args:
+        environ: the environment of the commands.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+        """Run a command. Where the caller is cancelled, it is killed with all that it has started."""
+        return await run_here(("sh", "-c", command), given, on_line, environ=self._environ, group=True)
+
+
+async def run_here(
+    words: Sequence[str],
+    given: bytes = b"",
+    on_line: Callable[[str], None] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    group: bool = False,
+) -> Completed:
+    """What became of a program with `given` as its standard input. It is killed where the caller is cancelled.
+
+    `on_line` takes each line of its output, at once. `environ` is its environment, that of this process if None. With
+    `group`, the processes that it has started are killed with it.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env=environ, start_new_session=True, limit=_LIMIT,  # a session of its own: Ctrl-C in a terminal is for us alone
+    )  # fmt: skip  # one option a line would hide the command
+    try:
+        _, out, err = await asyncio.gather(
+            _feed(process.stdin, given), _lines(process.stdout, on_line), _lines(process.stderr, None)
+        )
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if group:
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    process.kill()
+            await process.wait()
+    return Completed(status, out, err)
+
+
+async def _feed(writer: asyncio.StreamWriter | None, given: bytes) -> None:
+    if writer is None:
+        return
+    # It did not want all of it, and its status says whether that is bad. uvloop raises RuntimeError if it has ended.
+    with contextlib.suppress(ConnectionError, RuntimeError):
+        writer.write(given)
+        await writer.drain()
+    writer.close()
+
+
+async def _lines(reader: asyncio.StreamReader | None, on_line: Callable[[str], None] | None) -> str:
+    lines: list[str] = []
+    while reader is not None and (line := await reader.readline()):
+        text = line.decode(errors="replace")
+        lines.append(text)
+        if on_line is not None:
+            on_line(text.rstrip("\n"))
+    return "".join(lines)

@@ -1,0 +1,150 @@
+"""Our end of an SSH connection that asyncssh makes in a child process: for where there is no `ssh` command."""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from typing import Any, Self
+
+from skyward.link.connection.transport import CONNECT_WITHIN, Completed, LinkError, refused, to_the_end
+from skyward.link.ssh.child import LINE_LIMIT
+from skyward.providers.protocol import SSHAccess
+
+__all__ = ["AsyncSSH"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request that is not answered yet."""
+
+    done: "asyncio.Future[Completed]"
+    on_line: Callable[[str], None] | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+class AsyncSSH:
+    """A connection. See `Transport`."""
+
+    def __init__(self, access: SSHAccess, process: asyncio.subprocess.Process) -> None:
+        loop = asyncio.get_running_loop()
+        self.broken: asyncio.Future[str] = loop.create_future()
+        self._access = access
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, _Asked] = {}
+        self._up: asyncio.Future[None] = loop.create_future()
+        self._said = "the connection ended"
+        self._reading = loop.create_task(self._read())
+
+    @classmethod
+    async def connect(cls, access: SSHAccess) -> Self:
+        """Connect, once.
+
+        Raises:
+            LinkError: it did not work out.
+        """
+        if find_spec("asyncssh") is None:
+            raise LinkError(
+                "there is no `ssh` command here, and asyncssh is not installed: install OpenSSH's client, or "
+                "`pip install 'skyward-jupyter[ssh]'`",
+                final=True,
+            )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "skyward.link.ssh.child",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            start_new_session=True, limit=LINE_LIMIT,  # a session of its own: Ctrl-C in a terminal is for us alone
+        )  # fmt: skip  # one option a line would hide the command
+        self = cls(access, process)
+        try:
+            await self._write(asdict(access))
+            async with asyncio.timeout(3 * CONNECT_WITHIN):
+                await self._up
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, TimeoutError):
+                raise LinkError(f"{access.target} cannot be reached: it did not answer in time") from None
+            raise
+        return self
+
+    async def _write(self, words: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):  # it has ended, which is told by whoever reads
+            self._process.stdin.write(json.dumps(words).encode() + b"\n")
+            await self._process.stdin.drain()
+
+    async def _read(self) -> None:
+        """Take what the process says, until it ends, which is when the connection has."""
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            self._hear(json.loads(line))
+        await self._process.wait()
+        for asked in self._asked.values():
+            if not asked.done.done():
+                asked.done.set_exception(LinkError(f"the connection to {self._access.target} broke"))
+        if not self._up.done():
+            self._up.set_exception(refused(self._access, self._said))
+        self.broken.set_result(self._said)
+
+    def _hear(self, words: dict[str, Any]) -> None:
+        match words:
+            case {"event": "up"}:
+                self._up.set_result(None)
+            case {"event": "refused", "said": said}:
+                self._said = said
+            case {"event": "met", "host": host}:
+                _logger.warning("%s was met for the first time: its host key is trusted from now on", host)
+            case {"id": id, "line": line} if id in self._asked:
+                asked = self._asked[id]
+                asked.lines.append(line)
+                if asked.on_line is not None:
+                    asked.on_line(line.rstrip("\n"))
+            case {"id": id, "status": status, "err": err} if id in self._asked:
+                asked = self._asked.pop(id)
+                asked.done.set_result(Completed(status, "".join(asked.lines), err))
+            case {"id": id, "error": error} if id in self._asked:
+                self._asked.pop(id).done.set_exception(LinkError(f"{self._access.target}: {error}"))
+
+    async def _ask(self, words: dict[str, Any], on_line: Callable[[str], None] | None = None) -> Completed:
+        if self.broken.done():
+            raise LinkError(f"the connection to {self._access.target} broke")
+        id = next(self._numbers)
+        asked = self._asked[id] = _Asked(asyncio.get_running_loop().create_future(), on_line)
+        try:
+            await self._write({"id": id, **words})
+            return await asked.done
+        finally:
+            if self._asked.pop(id, None) is not None:
+                await self._write({"id": id, "do": "stop"})
+
+    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+        """See `Transport`."""
+        return await self._ask({"do": "run", "command": command, "given": base64.b64encode(given).decode()}, on_line)
+
+    async def forward(self, local: str, host: str, remote: int, python: str) -> None:
+        """See `Transport`."""
+        await self._ask({"do": "forward", "local": local, "host": host, "remote": remote})
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(2.0):
+                await asyncio.shield(self._reading)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._reading
+        if self._up.done() and not self._up.cancelled():
+            self._up.exception()  # it was told where it was awaited

@@ -1,0 +1,246 @@
+"""The link to one machine, over SSH or whatever else enters it: commands, files and tunnels over one connection.
+
+It is made again whenever it breaks.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shlex
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Self
+
+from skyward.errors import NodeStartError
+from skyward.link.connection.transport import Completed, LinkError, Transport, is_path, socket_directory, to_the_end
+from skyward.link.exec.transport import ExecTransport
+from skyward.link.ssh.asyncssh import AsyncSSH
+from skyward.link.ssh.openssh import OpenSSH, openssh_here
+from skyward.providers.protocol import ExecAccess, RemoteAccess, SSHAccess
+
+__all__ = ["SSHLink"]
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 2.0
+"""Seconds between attempts to connect: doubled from the first to the longest, unless the access says otherwise."""
+
+_PORTS = 5
+"""Ports tried for a tunnel: another program may take one between our look and its use."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Tunnel:
+    local: str
+    host: str
+    remote: int
+    python: str
+
+
+class SSHLink:
+    """The link. Lives on the library's loop.
+
+    A connection that breaks is made again, tunnels and all, on the same ports here where they are free; only after
+    `access.grace` seconds without one is the link lost.
+
+    Attributes:
+        lost: done, with the reason, once the machine is given up.
+        since: when the connection was made, on the clock of the loop; infinity while there is none.
+    """
+
+    def __init__(self, access: RemoteAccess, transport: Transport) -> None:
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.since = asyncio.get_running_loop().time()
+        self._access = access
+        self._transport = transport
+        self._tunnels: dict[tuple[str, int], _Tunnel] = {}
+        self._sockets: list[_Tunnel] = []
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    @classmethod
+    async def open(cls, access: RemoteAccess, within: float) -> Self:
+        """The link, connected. A machine that does not answer yet is tried again.
+
+        Raises:
+            NodeStartError: it did not answer `within` so many seconds, or refuses us, or is not who it should be.
+        """
+        pauses = _pauses(access)
+        said = f"{access.target} cannot be reached"
+        try:
+            async with asyncio.timeout(within):
+                while True:
+                    try:
+                        return cls(access, await _connect(access))
+                    except LinkError as error:
+                        if error.final:
+                            raise NodeStartError(str(error)) from None
+                        said = str(error)
+                    await asyncio.sleep(next(pauses))
+        except TimeoutError:
+            raise NodeStartError(f"{said}; gave up after {within:.0f} s") from None
+
+    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+        """Run a command with `given` as its standard input. `on_line` takes each line that it prints, at once.
+
+        Raises:
+            LinkError: the connection broke before it ended, or the machine is lost.
+        """
+        return await (await self._connected()).run(command, given, on_line)
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Write a file, readable by the user alone, in a directory that is there. It is never there in part.
+
+        Raises:
+            LinkError: the connection broke, or the file could not be written.
+        """
+        name = shlex.quote(path)
+        script = f"umask 077; cat >{name}.part && mv -f {name}.part {name}"
+        done = await self.run(f"sh -c {shlex.quote(script)}", data)
+        if done.status:
+            raise LinkError(f"{path} could not be written on {self._access.target}: {done.err.strip()}")
+
+    async def tunnel(self, host: str, remote: int, python: str = "python3") -> str:
+        """Make a port that the machine reaches reachable here; return where, as `host:port`.
+
+        Any user of this machine can connect there, and can listen there while the connection is broken: both ends of
+        what goes through it must prove themselves, and protect what follows, as TLS does. After a break it may be
+        another port, which `dial` tells.
+
+        `python` is an interpreter of the machine, for those ways in that need one.
+
+        Raises:
+            LinkError: the connection broke, or no port could be had.
+        """
+        tunnel = self._tunnels.get((host, remote))
+        if tunnel is None:
+            tunnel = _Tunnel(_free_port(), host, remote, python)
+            await _forward(await self._connected(), tunnel)
+            self._tunnels[host, remote] = tunnel
+        return tunnel.local
+
+    async def socket(self, host: str, remote: int, python: str = "python3") -> str:
+        """Make a port that the machine reaches reachable here by a Unix socket of this user alone; return its path.
+
+        Raises:
+            LinkError: the connection broke, or the socket could not be made.
+        """
+        path = str(socket_directory() / secrets.token_hex(8))
+        tunnel = _Tunnel(path, host, remote, python)
+        await _forward(await self._connected(), tunnel)
+        self._sockets.append(tunnel)
+        return path
+
+    def dial(self, host: str, remote: int) -> str:
+        """Where `tunnel` has made a port reachable, now; the port itself where it has not."""
+        tunnel = self._tunnels.get((host, remote))
+        return f"{host}:{remote}" if tunnel is None else tunnel.local
+
+    async def _connected(self) -> Transport:
+        await self._settled.wait()
+        if self.lost.done():
+            raise LinkError(self.lost.result(), final=True)
+        return self._transport
+
+    def _lose(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(reason)
+        self._settled.set()
+
+    async def _keep(self) -> None:
+        """Connect again whenever the connection breaks, until it is out for longer than the grace."""
+        loop = asyncio.get_running_loop()
+        while True:
+            reason = await asyncio.shield(self._transport.broken)
+            self._settled.clear()
+            self.since = inf
+            since = loop.time()
+            _logger.info("the connection to %s broke (%s); connecting again", self._access.target, reason)
+            await self._transport.close()
+            try:
+                async with asyncio.timeout(self._access.grace):
+                    self._transport = await self._again()
+            except TimeoutError:
+                grace = f"{self._access.grace:g} s"
+                self._lose(f"its connection broke ({reason}) and could not be made again within {grace}")
+                return
+            except LinkError as error:
+                self._lose(str(error))
+                return
+            _logger.info("connected to %s again after %.1f s", self._access.target, loop.time() - since)
+            self.since = loop.time()
+            self._settled.set()
+
+    async def _again(self) -> Transport:
+        for pause in _pauses(self._access):
+            try:
+                transport = await _connect(self._access)
+                try:
+                    for tunnel in (*self._tunnels.values(), *self._sockets):
+                        await _forward(transport, tunnel)
+                except BaseException:
+                    await transport.close()
+                    raise
+            except LinkError as error:
+                if error.final:
+                    raise
+            else:
+                return transport
+            await asyncio.sleep(pause)
+        raise AssertionError("pauses have no end")
+
+    async def close(self) -> None:
+        """End the connection and its tunnels. Twice does no harm."""
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
+        self._keeping.cancel()
+        await asyncio.wait([self._keeping])
+        self._lose("the connection was closed")
+        with contextlib.suppress(LinkError):
+            await self._transport.close()
+        for tunnel in self._sockets:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(tunnel.local)
+
+
+async def _forward(transport: Transport, tunnel: _Tunnel) -> None:
+    """Make a tunnel, at another port where its own is taken by now: by a program that took it during a break, say."""
+    for left in reversed(range(_PORTS)):
+        try:
+            await transport.forward(tunnel.local, tunnel.host, tunnel.remote, tunnel.python)
+        except LinkError:
+            if not left or transport.broken.done() or is_path(tunnel.local):
+                raise
+            tunnel.local = _free_port()
+        else:
+            return
+
+
+def _pauses(access: RemoteAccess) -> Iterator[float]:
+    """Seconds before each next attempt to connect, without end."""
+    fixed = access.retry_every if isinstance(access, SSHAccess) else None
+    pause = fixed or _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = fixed or min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _connect(access: RemoteAccess) -> Transport:
+    if isinstance(access, ExecAccess):
+        return await ExecTransport.connect(access)
+    if openssh_here():
+        return await OpenSSH.connect(access)
+    return await AsyncSSH.connect(access)
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"

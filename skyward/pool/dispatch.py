@@ -1,0 +1,268 @@
+"""From pending functions to tasks on the loop: pickling on the calling thread, futures for what comes back."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from skyward.control.act.pool import Pool
+from skyward.control.act.tasks.inputs import Inputs
+from skyward.control.act.tasks.run import Run, follow
+from skyward.control.act.tasks.stopping import stop_all
+from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
+from skyward.control.act.tasks.task import BroadcastWork, Sink, TaskFuture, Work
+from skyward.control.observe.origin import current_origin
+from skyward.errors import NotPicklableError, PoolClosedError, SpecError
+from skyward.functions.function import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.node_errors import error_of_nodes
+from skyward.pool.future_arguments import Taken, may_hold_futures
+from skyward.process import background
+from skyward.specs import Options
+from skyward.specs.placement import Several
+from skyward.wire.payloads.arguments import StreamMarker
+from skyward.wire.payloads.code import PreparedCode, prepare_code
+from skyward.wire.payloads.payload import Outgoing, encode_call
+
+__all__ = ["Dispatcher"]
+
+
+class Dispatcher:
+    """Sends pending functions to one pool."""
+
+    def __init__(self, pool: Pool, options: Options) -> None:
+        self._pool = pool
+        self._options = options
+
+    def start(
+        self,
+        pendings: Sequence[PendingFunction[Any]],
+        sink: Sink,
+        target: int | None,
+        runs: list[Run[Any]],
+        within: float | None = None,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """Send tasks, in order. A function that occurs several times is pickled once.
+
+        Those that have not ended `within` so many seconds are stopped, wherever they are.
+
+        Args:
+            waits: see `Compute.start`.
+            runs: what follows the tasks is added to it before any of them is sent.
+
+        Raises:
+            PayloadError: one cannot travel; none was sent.
+        """
+        codes: dict[int, PreparedCode] = {}
+        works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
+        for work in works:
+            work.target = target
+        runs += [follow(self._pool, work) for work in works]
+        background.call_soon(self._pool.submit, works)
+        if within is not None and works:
+            background.call_soon(self._pool.limit, works, within)
+
+    def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
+        function = pending.fn
+        streams = is_generator(function)
+        as_is = waits and not streams  # whose caller goes on between its elements
+        code = codes.get(id(function))
+        if code is None:
+            code = codes[id(function)] = prepare_code(function, as_is=as_is)
+        args, kwargs, feeders = _split_streams(function, pending.args, pending.kwargs)
+        call, takes = _encode_call(args, kwargs, code.name, as_is=as_is)
+        timeout = pending.timeout
+        if timeout is None and not streams:
+            timeout = self._options.default_compute_timeout
+        stream = StreamBuffer() if streams else None
+        origin = current_origin.get()
+        inputs = Inputs(code.name, takes, pending.waits_for) if takes or pending.waits_for else None
+        if feeders and pending.retries.times:
+            raise SpecError(f"{code.name}() reads an iterator, which cannot be read again for `retries=`: pass a list.")
+        future: TaskFuture[Any] = TaskFuture()
+        future.name = f"{code.name}()"
+        return Work(
+            code,
+            call,
+            future,
+            sink,
+            timeout,
+            stream,
+            feeders,
+            pending.needs,
+            pending.retries,
+            origin=origin,
+            inputs=inputs,
+            grace=pending.grace,
+            as_is=as_is,
+        )
+
+    def broadcast(
+        self,
+        pending: PendingFunction[Any],
+        sink: Sink,
+        runs: list[Run[Any]],
+        where: Several,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """Send a task to several nodes.
+
+        Args:
+            waits: see `Compute.start`.
+            runs: what follows the broadcast is added to it before any task is sent.
+
+        Raises:
+            PayloadError: it cannot travel; nothing was sent.
+        """
+        if stream_parameters(pending.fn):
+            raise SpecError("An iterator cannot be broadcast: every node would take its own elements. Pass a list.")
+        template = self._work(pending, sink, {}, waits=waits)
+        pool = self._pool
+        future: TaskFuture[list[Any]] = TaskFuture()
+        members: dict[int, Work] = {}
+
+        def make() -> Work:
+            future: TaskFuture[Any] = TaskFuture()
+            work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
+            work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
+            work.is_member, work.grace, work.as_is = True, template.grace, template.as_is
+            work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
+            return work
+
+        def done(ended: dict[int, Work]) -> None:
+            _collect(future, ended)
+
+        broadcast = BroadcastWork(
+            make,
+            done,
+            future.set_exception,
+            future.end_cancelled,
+            members,
+            template.needs,
+            template.code.name,
+            template.retries,
+            template.inputs,
+            where,
+            template.kept,
+        )
+        future.name = template.future.name
+        future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
+        future.parts = lambda: [work.future for work in tuple(members.values())]
+        future.runs_while(lambda: any(work.running for work in tuple(members.values())))
+        runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
+        background.call_soon(pool.broadcast, broadcast)
+
+    def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
+        """A future of what `runs` give; ends at the first error, which stops the others. Streams are not waited for."""
+        future: TaskFuture[tuple[Any, ...]] = TaskFuture()
+        future.name = "a group"
+        given = [run.given() for run in runs]
+        future.members = tuple(given)
+        runs = list(runs)
+        left = sum(not run.is_stream for run in runs)
+        counting = threading.Lock()
+
+        def stop() -> None:
+            stop_all(runs)
+
+        def end() -> None:
+            stop()
+            runs.clear()  # their callbacks keep these lists, and so what their errors keep
+            given.clear()
+
+        def one_done(ended: Future[Any]) -> None:
+            nonlocal left
+            with counting:
+                left -= 1
+                is_last = not left
+            if future.done():
+                return
+            if ended.cancelled():
+                future.end_cancelled("The group was cancelled.")
+                end()
+            elif (error := Future.exception(ended)) is not None:
+                future.set_exception(error)
+                end()
+            elif is_last:
+                future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
+
+        future.stop_with(stop)
+        future.parts = lambda: tuple(given)
+        future.runs_while(lambda: any(run.future.running() for run in tuple(runs)))
+        if not left:
+            future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
+        for run in tuple(runs):
+            if not run.is_stream:
+                run.future.when_over(one_done)
+        return future
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """Results that are decoded when the future of their group is asked for them."""
+
+    futures: Sequence[Future[Any]]
+    make: Callable[[Iterable[Any]], Any]
+
+    def decode(self) -> Any:
+        """The results, in order."""
+        return self.make(future.result() for future in self.futures)
+
+
+def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
+    """End the future of a broadcast."""
+    works = [members[rank] for rank in sorted(members)]
+    if not works:
+        future.set_exception(PoolClosedError("The broadcast found no node to run on; open the pool first."))
+        return
+    errors = [(rank, error) for rank, work in sorted(members.items()) if (error := _error(work)) is not None]
+    if errors:
+        future.set_exception(error_of_nodes(works[0].code.name, errors, len(works)))
+    elif any(work.future.cancelled() for work in works):
+        future.end_cancelled("The broadcast was cancelled.")
+    else:
+        future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
+
+
+def _encode_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], name: str, *, as_is: bool
+) -> tuple[Outgoing, tuple[Future[Any], ...]]:
+    """The arguments ready to send, and the futures whose values are to be put in the places of markers in them."""
+    if not any(map(may_hold_futures, (*args, *kwargs.values()))):
+        try:
+            return encode_call(args, kwargs, name, as_is=as_is), ()
+        except NotPicklableError:
+            taken = Taken()
+            placed, named = taken.replace(args, kwargs)
+            if not taken.futures:
+                raise
+    else:
+        taken = Taken()
+        placed, named = taken.replace(args, kwargs)
+    return encode_call(placed, named, name, as_is=as_is), tuple(taken.futures)
+
+
+def _error(work: Work) -> BaseException | None:
+    return None if work.future.cancelled() else Future.exception(work.future)
+
+
+def _split_streams(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Feeder, ...]]:
+    """The arguments with markers in the place of iterators, and what feeds those."""
+    streams = stream_arguments(function, args, kwargs)
+    if not streams:
+        return args, kwargs, ()
+    placed, named = list(args), dict(kwargs)
+    feeders: list[Feeder] = []
+    for place, source in streams.items():
+        marker = StreamMarker(len(feeders))
+        feeders.append(feeder(source))
+        if isinstance(place, int):
+            placed[place] = marker
+        else:
+            named[place] = marker
+    return tuple(placed), named, tuple(feeders)

@@ -1,0 +1,93 @@
+"""Futures among the arguments of a call: a marker travels in the place of each, and its value joins it on the node.
+
+A future stands for its value as an argument of its own, and inside lists, tuples, named tuples and dicts.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any
+
+from skyward.control.act.tasks.streams import Stream
+from skyward.control.act.tasks.task import TaskFuture
+from skyward.errors import SpecError
+from skyward.wire.payloads.arguments import ResultMarker
+
+__all__ = ["Taken", "may_hold_futures"]
+
+_DEPTH = 20
+"""Levels of containers in which futures are looked for."""
+
+_GLANCE = 8
+"""Elements of a container that are looked at before it is known to hold any."""
+
+_GLANCE_DEPTH = 3
+
+
+def may_hold_futures(value: object, depth: int = _GLANCE_DEPTH) -> bool:
+    """Return whether a glance at `value` finds a future: at the first elements of containers, a few levels deep.
+
+    What it misses cannot be pickled, and is looked for then.
+    """
+    if isinstance(value, Future):
+        return True
+    if not depth or not isinstance(value, (list, tuple, dict)):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return any(may_hold_futures(part, depth - 1) for part in islice(parts, _GLANCE))
+
+
+class Taken:
+    """The futures whose values a call takes.
+
+    Attributes:
+        futures: each once, by the index of its marker.
+    """
+
+    def __init__(self) -> None:
+        self.futures: list[Future[Any]] = []
+        self._markers: dict[int, Any] = {}
+        self._containers: dict[int, tuple[object, object]] = {}
+
+    def replace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with markers in the places of futures.
+
+        Raises:
+            SpecError: one is the future of a stream.
+        """
+        placed = tuple(self._replace(value, _DEPTH) for value in args)
+        return placed, {name: self._replace(value, _DEPTH) for name, value in kwargs.items()}
+
+    def _replace(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Future):
+            if id(value) not in self._markers:
+                self._markers[id(value)] = self._stand_in(value, depth)
+            return self._markers[id(value)]
+        kind = type(value)
+        if not depth or not (kind in (list, tuple, dict) or hasattr(kind, "_make")):
+            return value
+        if id(value) not in self._containers:
+            self._containers[id(value)] = value, self._within(value, kind, depth - 1)
+        return self._containers[id(value)][1]
+
+    def _within(self, value: Any, kind: Any, depth: int) -> Any:
+        if kind is dict:
+            new = {key: self._replace(part, depth) for key, part in value.items()}
+            return new if any(new[key] is not part for key, part in value.items()) else value
+        parts = [self._replace(part, depth) for part in value]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
+
+    def _stand_in(self, future: Future[Any], depth: int) -> Any:
+        """What travels in the place of a future: a marker, or its value where that has been taken out here."""
+        if isinstance(future, TaskFuture) and future.members is not None:
+            return tuple(self._replace(member, depth) for member in future.members)
+        lent = isinstance(future, TaskFuture) and future.lend()
+        if future.done() and not future.cancelled() and Future.exception(future) is None:
+            if isinstance(Future.result(future), Stream):
+                raise SpecError("A future of a stream has no value to pass: pass the stream, `f(...) >> pool`, itself.")
+            if not lent:
+                return future.result()
+        self.futures.append(future)
+        return ResultMarker(len(self.futures) - 1)

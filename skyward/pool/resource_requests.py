@@ -1,0 +1,83 @@
+"""`sky.request_resources`: what a pool must have room for, before any task asks for it."""
+
+import os
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from skyward.errors import NoPoolError, NotOnNodeError, OperatorError, SpecError
+from skyward.functions.target import current_pool, described, sky
+from skyward.values.needs import Needs, Resources, resource_map
+from skyward.values.validation import shown, whole
+
+if TYPE_CHECKING:
+    from skyward.functions.target import Destination
+    from skyward.scaling.snapshot import Demand
+
+__all__ = ["request_resources"]
+
+type Bundle = Resources | tuple[Resources, int]
+"""Amounts that one node must have, or such amounts and how many times."""
+
+_EXAMPLE = "`sky.request_resources({'GPU': 1}, ({'CPU': 4}, 10))`"
+
+
+def request_resources(
+    *wanted: Bundle, bundles: Iterable[Bundle] | None = None, pool: "Destination | None" = None
+) -> None:
+    """Keep room for these bundles at once, whether they are used or not, until the next call. None at all ends that.
+
+    The pool grows to have them in all, counting nodes that are busy, and does not shrink below; each bundle is on one
+    node. It returns at once.
+
+    Args:
+        wanted: bundles: the amounts of each, such as `{"GPU": 1}`; or `({"GPU": 1}, 4)` for four of them.
+        bundles: the same as a list.
+        pool: the pool; None for the one in scope.
+
+    Raises:
+        SpecError: a bundle is not one.
+        NoGroupFitsError: no node of the pool can ever have a bundle.
+        NoPoolError: no pool is in scope.
+        NotOnNodeError: this is a node.
+    """
+    if bundles is not None:
+        if wanted:
+            raise SpecError("Bundles are given in two ways: put all of them in `bundles=[...]`.")
+        if isinstance(bundles, (str, Mapping)) or not isinstance(bundles, Iterable):
+            raise SpecError(f"bundles must be a list, as in `bundles=[{{'GPU': 1}}]`, but got {shown(bundles)}.")
+        wanted = tuple(bundles)
+    floor = _demands(wanted)
+    if (node := os.environ.get("SKYWARD_NODE")) is not None:
+        raise NotOnNodeError(
+            f"`sky.request_resources` was used inside node {node}: a node has no pool; call it on the client."
+        )
+    in_scope = pool is None or pool is sky or (isinstance(pool, ModuleType) and pool.__name__ == "skyward")
+    target: Any = current_pool.get() if in_scope else pool
+    if target is None:
+        raise NoPoolError(
+            "No pool is in scope: open one with `with sky.Compute(...) as pool:`, "
+            "or name it: `sky.request_resources(..., pool=pool)`."
+        )
+    if isinstance(target, type) or not hasattr(target, "set_floor"):
+        raise OperatorError(f"pool must be a pool, but got {described(target)}: write `pool=pool`.")
+    target.set_floor(floor)
+
+
+def _demands(wanted: Iterable[Bundle]) -> "list[Demand]":
+    """One demand for each shape, in the order in which they were first given."""
+    from skyward.scaling.snapshot import Demand
+
+    counts: dict[Needs, int] = {}
+    for each in wanted:
+        amounts, count = each if isinstance(each, tuple) and len(each) == 2 else (each, 1)
+        if not isinstance(amounts, Mapping):
+            raise SpecError(
+                f"A bundle must be amounts by name, or (amounts, count), as in {_EXAMPLE}, but got {shown(each)}."
+            )
+        whole(count, f"the count of bundle {shown(dict(amounts))}", least=1)
+        needs = Needs(resource_map(amounts, "bundle"))
+        if not needs:
+            raise SpecError(f"A bundle must have an amount above 0, as in {_EXAMPLE}, but got {shown(each)}.")
+        counts[needs] = counts.get(needs, 0) + count
+    return [Demand(count, needs) for needs, count in counts.items()]

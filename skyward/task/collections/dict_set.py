@@ -1,0 +1,153 @@
+"""`sky.dict` and `sky.set`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from skyward.task.collections.base import Collection, packed, unpacked
+from skyward.task.collections.keys import key_bytes
+
+__all__ = ["Dict", "Set"]
+
+_MISSING: Final = object()
+
+
+class Dict(Collection):
+    """A dict that the nodes of a pool, and the client, share. Each key is kept on its own, with no order among them.
+
+    With "strong" consistency, which is the default, a write has happened once most of the key's copies have it (up to
+    three, each on another node): it survives the loss of one of three nodes. With "eventual", once one copy has it: it
+    is sooner there, and the last writes of a node may be lost with the node. Writes to one key happen one after the
+    other; each is seen by all who read after it. `pop` gives a value to one caller only. While a node is being lost,
+    operations on the keys that it kept wait a few seconds; on a pool of one or two nodes, for its replacement.
+
+    None is a value like any other. Keys are as in a Python dict: hashable, and 1, 1.0 and True are one key.
+    """
+
+    kind = "dict"
+
+    def __getitem__(self, key: object) -> Any:
+        """The value of `key`.
+
+        Raises:
+            KeyError: it has none.
+        """
+        if (data := self._ask("get", key_bytes(key))) is None:
+            raise KeyError(key)
+        return unpacked(data)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self._ask("put", key_bytes(key), self._packed(key, value))
+
+    def __delitem__(self, key: object) -> None:
+        if self._ask("take", key_bytes(key)) is None:
+            raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._ask("has", key_bytes(key)))
+
+    __iter__ = None  # not by numbers from 0 on, as Python would
+
+    def get(self, key: object, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        data = self._ask("get", key_bytes(key))
+        return default if data is None else unpacked(data)
+
+    def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **named: Any) -> None:
+        """Set the values of many keys, many at a time. Each is written on its own."""
+        self._ask("update", self._all_packed(values, named))
+
+    def pop(self, key: object, default: Any = _MISSING) -> Any:
+        """Remove `key`; the value that it had, or `default`.
+
+        Raises:
+            KeyError: it had none, and there is no default.
+        """
+        return self._popped(key, self._ask("take", key_bytes(key)), default)
+
+    async def get_async(self, key: object, default: Any = None) -> Any:
+        """See `get`."""
+        data = await self._ask_async("get", key_bytes(key))
+        return default if data is None else unpacked(data)
+
+    async def set_async(self, key: object, value: object) -> None:
+        """Set the value of `key`."""
+        await self._ask_async("put", key_bytes(key), self._packed(key, value))
+
+    async def delete_async(self, key: object) -> None:
+        """Remove `key`.
+
+        Raises:
+            KeyError: it has no value.
+        """
+        self._popped(key, await self._ask_async("take", key_bytes(key)), _MISSING)
+
+    async def contains_async(self, key: object) -> bool:
+        """Whether `key` has a value."""
+        return bool(await self._ask_async("has", key_bytes(key)))
+
+    async def update_async(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **named: Any) -> None:
+        """See `update`."""
+        await self._ask_async("update", self._all_packed(values, named))
+
+    async def pop_async(self, key: object, default: Any = _MISSING) -> Any:
+        """See `pop`."""
+        return self._popped(key, await self._ask_async("take", key_bytes(key)), default)
+
+    def _packed(self, key: object, value: object) -> bytes:
+        return packed(value, f"{self.name}[{key!r}]")
+
+    def _all_packed(
+        self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]], named: Mapping[str, Any]
+    ) -> dict[bytes, bytes]:
+        given = {**dict(values), **named}
+        return {key_bytes(key): self._packed(key, value) for key, value in given.items()}
+
+    def _popped(self, key: object, data: bytes | None, default: Any) -> Any:
+        if data is not None:
+            return unpacked(data)
+        if default is _MISSING:
+            raise KeyError(key)
+        return default
+
+
+class Set(Collection):
+    """A set that the nodes of a pool, and the client, share. Members are as in a Python set: hashable.
+
+    What its consistency means, and what the loss of a node does, is as with `sky.dict`.
+    """
+
+    kind = "set"
+
+    def add(self, member: object) -> None:
+        """Add a member."""
+        self._ask("add", key_bytes(member))
+
+    def discard(self, member: object) -> None:
+        """Remove a member, if it is one."""
+        self._ask("discard", key_bytes(member))
+
+    def __contains__(self, member: object) -> bool:
+        return bool(self._ask("has", key_bytes(member)))
+
+    def __len__(self) -> int:
+        return int(self._ask("size"))
+
+    def __bool__(self) -> bool:
+        """True: the collection is there, whether it has members or not. Ask `len` for those."""
+        return True
+
+    async def add_async(self, member: object) -> None:
+        """Add a member."""
+        await self._ask_async("add", key_bytes(member))
+
+    async def discard_async(self, member: object) -> None:
+        """Remove a member, if it is one."""
+        await self._ask_async("discard", key_bytes(member))
+
+    async def contains_async(self, member: object) -> bool:
+        """Whether it is a member."""
+        return bool(await self._ask_async("has", key_bytes(member)))
+
+    async def size_async(self) -> int:
+        """How many members there are."""
+        return int(await self._ask_async("size"))

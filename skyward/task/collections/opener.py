@@ -1,0 +1,134 @@
+"""Opening a collection: the same object for the same name, in one process and for one pool."""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from skyward.errors import NoPoolError, SpecError
+from skyward.task.collections.barrier_lock import Barrier, Lock
+from skyward.task.collections.base import Collection, here, refuse_standalone
+from skyward.task.collections.counter_queue import Counter, Queue
+from skyward.task.collections.dict_set import Dict, Set
+from skyward.wire.collections.requests import Backend, Consistency, Kind
+
+__all__ = ["Opener", "Shared", "opener", "reopened"]
+
+
+class Shared(ABC):
+    """The collections of a pool, by their names."""
+
+    @abstractmethod
+    def _opener(self, what: str) -> "Opener":
+        """What opens them, for a collection of the kind `what`."""
+
+    def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
+        """The dict of this name, shared with the nodes. See `sky.dict`."""
+        return self._opener("dict").dict(name, consistency=consistency)
+
+    def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
+        """The set of this name, shared with the nodes. See `sky.set`."""
+        return self._opener("set").set(name, consistency=consistency)
+
+    def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
+        """The counter of this name, shared with the nodes. See `sky.counter`."""
+        return self._opener("counter").counter(name, consistency=consistency)
+
+    def queue(self, name: str) -> Queue:
+        """The queue of this name, shared with the nodes. See `sky.queue`."""
+        return self._opener("queue").queue(name)
+
+    def barrier(self, name: str, n: int) -> Barrier:
+        """The barrier of this name for `n` parties, shared with the nodes. See `sky.barrier`."""
+        return self._opener("barrier").barrier(name, n)
+
+    def lock(self, name: str, timeout: float | None = 30) -> Lock:
+        """The lock of this name, shared with the nodes. See `sky.lock`."""
+        return self._opener("lock").lock(name, timeout)
+
+
+class Opener:
+    """Gives the collections of one pool, the same object for the same name."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._open: dict[tuple[Kind, str], Collection] = {}
+
+    def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
+        """See `skyward.task.collections.dict`."""
+        return self._leveled(Dict, name, consistency)
+
+    def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
+        """See `skyward.task.collections.set`."""
+        return self._leveled(Set, name, consistency)
+
+    def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
+        """See `skyward.task.collections.counter`."""
+        return self._leveled(Counter, name, consistency)
+
+    def queue(self, name: str) -> Queue:
+        """See `skyward.task.collections.queue`."""
+        return self._kept(Queue, name, lambda: Queue(self._backend, name))
+
+    def barrier(self, name: str, n: int) -> Barrier:
+        """See `skyward.task.collections.barrier`."""
+        kept = self._kept(Barrier, name, lambda: Barrier(self._backend, name, n))
+        return kept if kept.n == n else Barrier(self._backend, name, n)
+
+    def lock(self, name: str, timeout: float | None = 30) -> Lock:
+        """See `skyward.task.collections.lock`."""
+        kept = self._kept(Lock, name, lambda: Lock(self._backend, name, timeout))
+        return kept if kept.timeout == timeout else kept.with_timeout(timeout)
+
+    def _leveled[C: Collection](self, kind: type[C], name: str, consistency: Consistency | None) -> C:
+        if consistency not in (None, "strong", "eventual"):
+            raise SpecError(f'consistency must be "strong" or "eventual", but got {consistency!r}.')
+        kept = self._kept(kind, name, lambda: kind(self._backend, name, consistency))
+        kept.settle(consistency)
+        return kept
+
+    def _kept[C: Collection](self, kind: type[C], name: str, make: Callable[[], C]) -> C:
+        if not isinstance(name, str) or not name:
+            raise SpecError(f"The name of a {kind.kind} must be a text such as 'results', but got {name!r}.")
+        with self._lock:
+            found = self._open.get((kind.kind, name))
+            if not isinstance(found, kind):
+                found = self._open[kind.kind, name] = make()
+            return found
+
+
+_here: Opener | None = None
+_opening = threading.Lock()
+
+
+def opener(what: str) -> Any:
+    """What opens collections here: on a node its own way to them, else the pool in scope.
+
+    Raises:
+        NoClusterError: the nodes of the pool form no cluster.
+        NoPoolError: this is the client, and no pool is in scope.
+    """
+    global _here
+    if "SKYWARD_NODE" in os.environ:
+        refuse_standalone(what, os.environ.get("SKYWARD_CLUSTER", "1") != "0")
+        with _opening:
+            if _here is None:
+                _here = Opener(here())
+            return _here
+    from skyward.functions.target import current_pool
+
+    pool = current_pool.get()
+    if pool is None:
+        raise NoPoolError(
+            f"No pool is in scope: open one with `with sky.Compute(...) as pool:`, or name it: `pool.{what}(...)`."
+        )
+    return pool
+
+
+def reopened(kind: Kind, name: str, setting: Any) -> Any:
+    """A collection that travelled here by its name."""
+    if kind in ("dict", "set", "counter"):
+        return getattr(opener(kind), kind)(name, consistency=setting)
+    return getattr(opener(kind), kind)(name, *(() if kind == "queue" else (setting,)))

@@ -1,0 +1,164 @@
+"""What a node knows of itself and of its pool."""
+
+import os
+import socket
+from dataclasses import asdict, dataclass, field
+from json import dumps, loads  # held here: a task may replace those of the module
+from typing import Any
+
+from skyward.errors import NotOnNodeError, SpecError
+from skyward.task.variables import TaskVar
+
+__all__ = [
+    "AcceleratorInfo",
+    "InstanceInfo",
+    "NetworkInfo",
+    "Peer",
+    "current_share",
+    "instance_info",
+    "is_head",
+    "set_instance_info",
+]
+
+HEAD_PORT = 29500
+"""The port that distributed frameworks meet at on the head node, by their own convention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A node of the pool, as its peers reach it."""
+
+    node: int
+    private_ip: str = ""
+    public_ip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorInfo:
+    """The accelerators of one node: their type, how many, and the memory of each in GB (0 where it is not known)."""
+
+    type: str
+    count: float = 1
+    memory_gb: float = 0
+    is_trainium: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkInfo:
+    """The network between the nodes."""
+
+    interface: str = ""
+    bandwidth_gbps: float = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceInfo:
+    """The pool as one worker of one node sees it.
+
+    Attributes:
+        node: rank of this node; the head node is 0.
+        worker: index of this worker process on the node.
+        total_nodes: nodes in the pool.
+        workers_per_node: worker processes on each node that run tasks.
+        vcpus, memory_gb: CPUs and memory (GiB) of this node; 0 where they are not known.
+        accelerators: accelerators of this node.
+        total_accelerators: accelerators of the pool.
+        head_addr: address of the head node, for the other nodes.
+        head_port: port on it that distributed frameworks meet at.
+        job_id: identity of the pool.
+        peers: every node of the pool, this one included, in order of rank.
+        accelerator: what the accelerators of this node are, if it has any.
+        network: the network between the nodes, where it is known.
+    """
+
+    node: int
+    worker: int = 0
+    total_nodes: int
+    workers_per_node: int = 1
+    vcpus: float = 0
+    memory_gb: float = 0
+    accelerators: float = 0
+    total_accelerators: float = 0
+    head_addr: str = "127.0.0.1"
+    head_port: int = HEAD_PORT
+    job_id: str = ""
+    peers: tuple[Peer, ...] = field(default_factory=tuple)
+    accelerator: AcceleratorInfo | None = None
+    network: NetworkInfo | None = None
+
+    @property
+    def global_worker_index(self) -> int:
+        """Index of this worker among all workers of the pool."""
+        return self.node * self.workers_per_node + self.worker
+
+    @property
+    def total_workers(self) -> int:
+        """Worker processes in the pool."""
+        return self.total_nodes * self.workers_per_node
+
+    @property
+    def is_head(self) -> bool:
+        """Whether this is the head node. A broadcast runs once per node, so exactly one of its tasks sees True."""
+        return self.node == 0
+
+    @property
+    def hostname(self) -> str:
+        """Name of the machine."""
+        return socket.gethostname()
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads; the value of the variable `COMPUTE_POOL` on a node."""
+        return dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "InstanceInfo":
+        """The information that `text` holds. Fields that this version does not know are left out.
+
+        Raises:
+            SpecError: it is not the JSON of an instance information.
+        """
+        try:
+            values = loads(text)
+            values["peers"] = tuple(_read(Peer, peer) for peer in values.get("peers") or ())
+            for name, kind in (("accelerator", AcceleratorInfo), ("network", NetworkInfo)):
+                values[name] = _read(kind, values[name]) if values.get(name) else None
+            return _read(cls, values)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise SpecError(f"COMPUTE_POOL does not describe a node ({error}): {text[:200]!r}.") from error
+
+
+def _read[T](kind: type[T], values: dict[str, Any]) -> T:
+    known: dict[str, Any] = getattr(kind, "__dataclass_fields__", {})
+    return kind(**{name: value for name, value in values.items() if name in known})
+
+
+current_share: TaskVar[tuple[int, int] | None] = TaskVar("skyward_current_share", default=None)
+"""(index, count) of this node in the broadcast that runs, fixed when it was sent; None outside a broadcast."""
+
+_info: InstanceInfo | None = None
+
+
+def set_instance_info(info: InstanceInfo | None) -> None:
+    """From now on `instance_info()` of this process gives `info`. The worker of a node calls it."""
+    global _info
+    _info = info
+
+
+def instance_info() -> InstanceInfo:
+    """The pool as this node sees it now.
+
+    Raises:
+        NotOnNodeError: this is not a node.
+    """
+    if _info is not None:
+        return _info
+    if text := os.environ.get("COMPUTE_POOL"):
+        return InstanceInfo.from_json(text)
+    raise NotOnNodeError(
+        "`sky.instance_info()` is known on a node only: call it inside a `@sky.function` that was sent to a pool."
+    )
+
+
+def is_head(info: InstanceInfo) -> bool:
+    """Whether `info` is that of the head node; fits `sky.stdout(only=sky.is_head)`."""
+    return info.is_head

@@ -1,0 +1,173 @@
+"""Which nodes a function may print from. The rule is decided on the node, per task."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from skyward.errors import NotOnNodeError, SpecError
+from skyward.functions.function import SkyFunction
+from skyward.task.instance import InstanceInfo, instance_info
+from skyward.task.variables import TaskVar
+
+__all__ = ["Only", "muted", "silent", "stderr", "stdout"]
+
+type Only = Literal["head"] | Callable[[InstanceInfo], bool]
+"""The nodes that print: the head node, or those that the predicate is true for."""
+
+muted: TaskVar[frozenset[str]] = TaskVar("skyward_muted", default=frozenset())
+"""The streams, of "stdout" and "stderr", that the running task does not write to. The worker's streams ask it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A decorator: functions under it write to `streams` on the nodes of `only`, and on no node when it is None."""
+
+    streams: frozenset[str]
+    only: Only | None
+
+    def __call__[F: Callable[..., Any]](self, fn: F) -> F:
+        if isinstance(fn, SkyFunction):
+            return fn.filtered(functools.partial(_filtered, self))  # type: ignore[return-value]  # F is a SkyFunction
+        if not callable(fn):
+            name = "silent" if self.only is None else next(iter(self.streams))
+            raise SpecError(f"`sky.{name}` decorates a function, but got {fn!r}.")
+        filtered: F = _filtered(self, fn)
+        return filtered
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside, the running task is mute as the rule says. Off a node nothing is."""
+        token = muted.set(muted.get() | self.streams) if self._mutes() else None
+        try:
+            yield
+        finally:
+            if token is not None:
+                muted.reset(token)
+
+    def _mutes(self) -> bool:
+        if self.only is None:
+            return True
+        try:
+            info = instance_info()
+        except NotOnNodeError:
+            return False
+        return not (info.is_head if self.only == "head" else self.only(info))
+
+
+def stdout(*, only: Only) -> _Rule:
+    """A decorator: the function prints to stdout on the nodes of `only`; on the others that output goes nowhere.
+
+    It may stand above or below `@sky.function`.
+
+    Args:
+        only: "head", or a function of the node's `InstanceInfo` that says whether it prints.
+
+    Raises:
+        SpecError: `only` is neither.
+    """
+    return _Rule(frozenset({"stdout"}), _checked(only, "stdout"))
+
+
+def stderr(*, only: Only) -> _Rule:
+    """The same as `stdout`, for stderr."""
+    return _Rule(frozenset({"stderr"}), _checked(only, "stderr"))
+
+
+def silent[F: Callable[..., Any]](fn: F) -> F:
+    """The function, which prints nothing on any node. It may stand above or below `@sky.function`."""
+    return _Rule(frozenset({"stdout", "stderr"}), None)(fn)
+
+
+def _checked(only: Only, name: str) -> Only:
+    if only != "head" and not callable(only):
+        raise SpecError(
+            f'`sky.{name}(only=...)` takes "head" or a function of InstanceInfo that gives a bool, but got {only!r}.'
+        )
+    return only
+
+
+# The wrappers use globals that are functions of this module only: those travel by name, a context variable not at all.
+
+
+def _filtered(rule: _Rule, fn: Callable[..., Any]) -> Any:
+    if inspect.isgeneratorfunction(fn):
+
+        @functools.wraps(fn)
+        def stream(*args: Any, **kwargs: Any) -> Any:
+            return (yield from _stepped(rule, fn(*args, **kwargs)))
+
+        return stream
+
+    if inspect.isasyncgenfunction(fn):
+
+        @functools.wraps(fn)
+        async def async_stream(*args: Any, **kwargs: Any) -> Any:
+            async with contextlib.aclosing(_stepped_async(rule, fn(*args, **kwargs))) as items:
+                async for item in items:
+                    yield item
+
+        return async_stream
+
+    if inspect.iscoroutinefunction(fn):
+
+        @functools.wraps(fn)
+        async def async_call(*args: Any, **kwargs: Any) -> Any:
+            return await _awaited(rule, fn(*args, **kwargs))
+
+        return async_call
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _called(rule, fn, args, kwargs)
+
+    return call
+
+
+def _called(rule: _Rule, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with rule.applied():
+        return fn(*args, **kwargs)
+
+
+async def _awaited(rule: _Rule, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    with rule.applied():
+        return await coroutine
+
+
+async def _stepped_async(rule: _Rule, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """`stream`, with the rule applied while it runs and lifted while it waits at a `yield`."""
+    try:
+        while True:
+            with rule.applied():
+                try:
+                    item = await anext(stream)
+                except StopAsyncIteration:
+                    return
+            yield item
+    finally:
+        with rule.applied():
+            await stream.aclose()
+
+
+def _stepped(rule: _Rule, stream: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """`stream`, with the rule applied while it runs and lifted while it waits at a `yield`."""
+    step: Callable[[], Any] = functools.partial(next, stream)
+    while True:
+        with rule.applied():
+            try:
+                item = step()
+            except StopIteration as end:
+                return end.value
+        try:
+            sent = yield item
+        except GeneratorExit:
+            with rule.applied():
+                stream.close()
+            raise
+        except BaseException as error:
+            step = functools.partial(stream.throw, error)
+        else:
+            step = functools.partial(stream.send, sent)

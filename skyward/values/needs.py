@@ -1,0 +1,96 @@
+"""What a task asks of the node that it runs on."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from skyward.errors import SpecError
+from skyward.values.validation import FrozenMap, Value, number, of_type, shown
+
+__all__ = ["NOTHING", "Needs", "Resources", "capability_set", "held", "resource_map"]
+
+type Resources = Mapping[str, float]
+"""Amounts by name, such as {"CPU": 4, "GPU": 1}. Names are the user's own; amounts may be fractions."""
+
+
+def resource_map(given: object, name: str = "resources", *, zeros: bool = False) -> FrozenMap[str, float]:
+    """`given` as amounts by name, in the order of the names; without zeros unless they are kept.
+
+    Raises:
+        SpecError: it is no mapping of names to amounts.
+    """
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{name} must be amounts by name, as in `{name}={{'GPU': 1}}`, but got {shown(given)}.")
+    for key, amount in given.items():
+        of_type(key, f"a name in {name}", str, f"{name}={{'GPU': 1}}")
+        if not key.strip():
+            raise SpecError(f"{name} must name what it counts, as in `{name}={{'GPU': 1}}`, but it names {key!r}.")
+        number(amount, f"{name}[{key!r}]", zero=True)
+    return FrozenMap({key: float(amount) for key, amount in sorted(given.items()) if amount or zeros})
+
+
+def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
+    """`given` as a set of names, in lower case.
+
+    Raises:
+        SpecError: it is no collection of names.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SpecError(f"{name} must be a set of names, as in `{name}={{'gpu'}}`, but got {shown(given)}.")
+    names = tuple(given)
+    for each in names:
+        of_type(each, f"an entry of {name}", str, f"{name}={{'gpu'}}")
+        if not each.strip():
+            raise SpecError(f"{name} must hold names, as in `{name}={{'gpu'}}`, but it holds {each!r}.")
+    return frozenset(each.strip().lower() for each in names)
+
+
+def held(resources: Resources, capabilities: Iterable[str]) -> str:
+    """What a node has, for a sentence: "4 CPU, 1 GPU and can 'gpu'"."""
+    amounts = ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
+    able = ", ".join(map(repr, sorted(capabilities)))
+    return f"{amounts or 'no resources'}{f' and can {able}' if able else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs(Value):
+    """What a task holds while it runs, beside the slot that every task takes.
+
+    Attributes:
+        resources: amounts of the node's resources.
+        capabilities: what the node must be able to do; it may be able to do more.
+
+    Raises:
+        SpecError: a name is no text, or an amount no number of at least 0.
+    """
+
+    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    capabilities: frozenset[str] = frozenset()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, resources: Resources = ..., capabilities: Iterable[str] = ()) -> None: ...
+
+    def __post_init__(self) -> None:
+        if type(self.resources) is not FrozenMap:
+            self._set(resources=resource_map(self.resources))
+        if type(self.capabilities) is not frozenset:
+            self._set(capabilities=capability_set(self.capabilities))
+
+    def fit(self, free: Resources, capabilities: frozenset[str]) -> bool:
+        """Whether a node with this much free, and able to do this, can take the task."""
+        return self.capabilities <= capabilities and all(
+            free.get(name, 0.0) + 1e-9 >= amount for name, amount in self.resources.items()
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.resources or self.capabilities)
+
+    def __str__(self) -> str:
+        parts = [f"{amount:g} {name}" for name, amount in self.resources.items()]
+        parts += [f"a node that can {name!r}" for name in sorted(self.capabilities)]
+        return " and ".join(parts) or "a slot"
+
+
+NOTHING = Needs()
+"""A slot on any node."""

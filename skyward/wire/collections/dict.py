@@ -1,0 +1,145 @@
+"""A dict: an actor for each key, so that keys are spread over the nodes and none waits for another."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from casty import Askable, Context, actor
+
+from skyward.wire.collections.asking import Address, fresh_id
+
+__all__ = ["Entries", "entry_eventual", "entry_strong"]
+
+_RECENT = 32
+"""Writes of a key that it knows again when they are sent again."""
+
+_AT_ONCE = 64
+_ADDRESSES = 4096
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key. `taken` is the last value that was removed, and for whom, until the next write or a minute's quiet."""
+
+    value: bytes | None = None
+    recent: tuple[bytes, ...] = ()
+    taken: tuple[bytes, bytes] | None = None
+
+
+@dataclass(frozen=True)
+class Get(Askable[bytes | None]):
+    """The value; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Has(Askable[bool]):
+    """Whether there is a value."""
+
+
+@dataclass(frozen=True)
+class Put(Askable[None]):
+    """Keep `value`, once."""
+
+    id: bytes
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Take(Askable[bytes | None]):
+    """Remove the value, once, and give it."""
+
+    id: bytes
+
+
+type Message = Get | Has | Put | Take
+
+
+async def _serve(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
+    async for message in ctx.inbox:
+        entry = ctx.state.value
+        match message:
+            case Get():
+                message.reply_to.tell(entry.value)
+            case Has():
+                message.reply_to.tell(entry.value is not None)
+            case Put(id, value):
+                if id not in entry.recent:
+                    await ctx.state.set(Entry(value, _with(entry, id)))
+                message.reply_to.tell(None)
+            case Take(id):
+                if id not in entry.recent and entry.value is not None:
+                    entry = Entry(None, _with(entry, id), (id, entry.value))
+                    await ctx.state.set(entry)
+                message.reply_to.tell(entry.taken[1] if entry.taken is not None and entry.taken[0] == id else None)
+    entry = ctx.state.value
+    if entry.value is None and entry.recent:
+        await ctx.state.delete()
+    elif entry.taken is not None:
+        await ctx.state.set(replace(entry, taken=None))
+
+
+def _with(entry: Entry, id: bytes) -> tuple[bytes, ...]:
+    return (*entry.recent[1 - _RECENT :], id)
+
+
+@actor(initial=Entry(), write="majority")
+async def entry_strong(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
+    """A key whose writes most of its copies confirm."""
+    await _serve(ctx)
+
+
+@actor(initial=Entry(), write="one")
+async def entry_eventual(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
+    """A key whose writes one copy confirms."""
+    await _serve(ctx)
+
+
+class Entries:
+    """A dict, from a process in the cluster. Keys and values are bytes; a value is never empty.
+
+    Args:
+        find: the actor of a key.
+    """
+
+    def __init__(self, find: Callable[[bytes], Address[Message]]) -> None:
+        self._find = find
+        self._addresses: OrderedDict[bytes, Address[Message]] = OrderedDict()
+
+    def _at(self, key: bytes) -> Address[Message]:
+        address = self._addresses.pop(key, None) or self._find(key)
+        self._addresses[key] = address
+        if len(self._addresses) > _ADDRESSES:
+            self._addresses.popitem(last=False)
+        return address
+
+    async def get(self, key: bytes) -> bytes | None:
+        """The value of `key`; None where there is none."""
+        return await self._at(key).ask(Get())
+
+    async def has(self, key: bytes) -> bool:
+        """Whether `key` has a value."""
+        return await self._at(key).ask(Has())
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        """Set the value of `key`."""
+        await self._at(key).ask(Put(fresh_id(), value))
+
+    async def take(self, key: bytes) -> bytes | None:
+        """Remove the value of `key`, and give it."""
+        return await self._at(key).ask(Take(fresh_id()))
+
+    async def update(self, values: Mapping[bytes, bytes]) -> None:
+        """Set the values of many keys, each on its own."""
+        left = iter(values.items())
+
+        async def work() -> None:
+            for key, value in left:
+                await self.put(key, value)
+
+        workers = [asyncio.create_task(work()) for _ in range(min(_AT_ONCE, len(values)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()

@@ -1,0 +1,194 @@
+"""The collections of a pool, from one process in its cluster: a worker, or the client."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
+from typing import Any, assert_never
+
+from casty import ActorSystem, Client, Collections, Limits, Write
+from casty.collections import MISSING, Set
+
+from skyward.errors import SpecError
+from skyward.wire.collections import queue as queueing
+from skyward.wire.collections.asking import Address, fresh_id, persist
+from skyward.wire.collections.barrier import Meeting, barrier
+from skyward.wire.collections.counter import Counting, counter_eventual, counter_strong
+from skyward.wire.collections.dict import Entries, entry_eventual, entry_strong
+from skyward.wire.collections.lock import Locking, lock
+from skyward.wire.collections.lost import Name, name_of, writes
+from skyward.wire.collections.queue_client import Queueing
+from skyward.wire.collections.requests import Consistency, Request
+
+__all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub"]
+
+LIMITS = Limits(message=256 * 1024 * 1024)
+"""The most bytes of one value. Made for values of up to a few MiB: a larger one holds up those behind it."""
+
+HEARTBEAT = timedelta(seconds=0.5)
+SUSPECT_AFTER = timedelta(seconds=2)
+DEAD_AFTER = timedelta(seconds=1.5)
+REMOVE_AFTER = timedelta(seconds=1)
+"""How a cluster notices that a member is lost: what it kept is kept by others 4 seconds later. One that was only away,
+and comes back, joins again."""
+
+_AGREE = 2.0
+"""Seconds after which the consistency of a collection is asked for again."""
+
+_WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
+
+_logger = logging.getLogger(__name__)
+
+type _Thing = Entries | _Members | Counting | Queueing | Meeting | Locking
+
+
+class Hub:
+    """Carries out requests. Lives on the loop of `system`.
+
+    Args:
+        wrote: called before the first write of this process to each strong collection.
+    """
+
+    def __init__(self, system: ActorSystem | Client, wrote: Callable[[Name], None]) -> None:
+        self._system = system
+        self._wrote = wrote
+        self._written: set[Name] = set()
+        self._client = fresh_id()
+        self._collections = Collections(system)
+        self._things: dict[tuple[str, str], tuple[Consistency, _Thing]] = {}
+        self._making: dict[tuple[str, str], asyncio.Lock] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def perform(self, request: Request) -> Any:
+        """The answer to `request`.
+
+        Raises:
+            SpecError: the collection has another consistency.
+            CollectionUnavailableError: the nodes that keep it are away.
+        """
+        level, thing = await self._thing(request)
+        name = name_of(request)
+        if level == "strong" and name not in self._written and writes(request):
+            self._written.add(name)
+            self._wrote(name)
+        arguments = (*request.args, request.owner) if request.verb == "acquire" else request.args
+        return await getattr(thing, request.verb)(*arguments)
+
+    async def _thing(self, request: Request) -> tuple[Consistency, _Thing]:
+        key = (request.kind, request.name)
+        if key not in self._things:
+            async with self._making.setdefault(key, asyncio.Lock()):
+                if key not in self._things:
+                    level = await self._level(request)
+                    self._things[key] = level, self._make(request, level)
+        level, thing = self._things[key]
+        if request.consistency not in (None, level):
+            raise SpecError(
+                f"{request.kind.capitalize()} {request.name!r} is {level!r} since its first use; "
+                f"it cannot be {request.consistency!r} as well."
+            )
+        return level, thing
+
+    async def _level(self, request: Request) -> Consistency:
+        """The consistency of a collection: what whoever used it first has asked for."""
+        if request.kind not in ("dict", "set", "counter"):
+            return "strong"
+        wanted = request.consistency or "strong"
+
+        async def agree() -> object:
+            async with asyncio.timeout(_AGREE):  # what is asked while nodes join may be lost
+                kept = self._collections.register(f"skyward:{request.kind}:{request.name}", value=str)
+                if await kept.compare_and_set(MISSING, wanted):
+                    return wanted
+                return await kept.get()
+
+        return "eventual" if await persist(_what(request), agree) == "eventual" else "strong"
+
+    def _make(self, request: Request, level: Consistency) -> _Thing:
+        what, name, system = _what(request), request.name, self._system
+        eventual = level == "eventual"
+        match request.kind:
+            case "dict":
+                entry = entry_eventual if eventual else entry_strong
+                return Entries(lambda key: Address(what, lambda: system.ref(entry, f"{len(name)}:{name}:{key.hex()}")))
+            case "set":
+                return _Members(what, name, system, _WRITES[level])
+            case "counter":
+                counter = counter_eventual if eventual else counter_strong
+                return Counting(Address(what, lambda: system.ref(counter, name)), self._client)
+            case "queue":
+                return Queueing(
+                    Address(what, lambda: system.ref(queueing.queue, name)),
+                    lambda end: Address(what, lambda: system.ref(queueing.page, f"{name}:{end}")),
+                    self._client,
+                    self._spawn,
+                )
+            case "barrier":
+                return Meeting(Address(what, lambda: system.ref(barrier, name)))
+            case "lock":
+                return Locking(Address(what, lambda: system.ref(lock, name)))
+            case _:
+                assert_never(request.kind)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.warning("%s", error)
+
+    async def release_of(self, owner: int) -> None:
+        """Release the locks that a task has not released itself."""
+        for _, thing in tuple(self._things.values()):
+            if isinstance(thing, Locking):
+                await thing.release_of(owner)
+
+    def close(self) -> None:
+        """Do nothing more."""
+        for _, thing in self._things.values():
+            if isinstance(thing, Locking):
+                thing.close()
+        for task in tuple(self._background):
+            task.cancel()
+
+
+class _Members:
+    """A set, from a process in the cluster. Members are bytes."""
+
+    def __init__(self, what: str, name: str, system: ActorSystem | Client, write: Write) -> None:
+        self._what = what
+        self._make: Callable[[], Set[bytes]] = lambda: Collections(system).set(name, value=bytes, write=write)
+        self._set = self._make()
+
+    async def _persist[R](self, operation: Callable[[Set[bytes]], Awaitable[R]]) -> R:
+        async def attempt() -> R:
+            try:
+                return await operation(self._set)
+            except Exception:
+                self._set = self._make()  # its references may be of nodes that are gone
+                raise
+
+        return await persist(self._what, attempt)
+
+    async def add(self, member: bytes) -> None:
+        """Add a member."""
+        await self._persist(lambda members: members.add(member))
+
+    async def discard(self, member: bytes) -> None:
+        """Remove a member, if it is one."""
+        await self._persist(lambda members: members.remove(member))
+
+    async def has(self, member: bytes) -> bool:
+        """Whether it is a member."""
+        return await self._persist(lambda members: members.contains(member))
+
+    async def size(self) -> int:
+        """How many members there are."""
+        return await self._persist(lambda members: members.size())
+
+
+def _what(request: Request) -> str:
+    return f"{request.kind} {request.name!r}"

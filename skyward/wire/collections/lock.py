@@ -1,0 +1,177 @@
+"""A lock: one actor, and the process of each holder, which says again and again that it holds it."""
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+
+from casty import Askable, Context, Ref, actor
+
+from skyward.errors import CollectionUnavailableError
+from skyward.process.clock import clock
+from skyward.wire.collections.asking import Address, fresh_id
+
+__all__ = ["REMEMBERED", "TTL", "Held", "Locking", "lock"]
+
+TTL = 20.0
+"""Seconds without a word from the process of the holder after which a lock is free."""
+
+REMEMBERED = 64
+"""The last releases that a lock knows: one whose answer was lost is asked for again, and has the same answer."""
+
+_RENEW = 4.0
+_REASK = 2.0
+_GONE = 4 * _REASK
+
+_numbers = itertools.count(1)
+"""Of the holdings of this process. The numbers that the actor gives begin again when all nodes were gone."""
+
+
+@dataclass(frozen=True)
+class Acquire(Askable[int]):
+    """Have the lock: the number of this holding, higher each time; or with `wait` False, 0 where it is not free."""
+
+    id: bytes
+    wait: bool
+
+
+@dataclass(frozen=True)
+class Renew(Askable[bool]):
+    """Hold it for longer; whether it is still held."""
+
+    id: bytes
+
+
+@dataclass(frozen=True)
+class Release(Askable[bool]):
+    """Hold it, or wait for it, no more; whether it was still held."""
+
+    id: bytes
+
+
+@dataclass(frozen=True)
+class Held:
+    """The holder, b"" for none, the number of its holding, and who released it last, newest last."""
+
+    holder: bytes = b""
+    token: int = 0
+    released: tuple[bytes, ...] = ()
+
+
+@dataclass(slots=True)
+class _Waiter:
+    reply: Ref[int]
+    seen: float
+
+
+@actor(initial=Held(), write="majority")
+async def lock(ctx: Context[Held, Acquire | Renew | Release]) -> None:
+    """A lock, given in the order in which it was asked for."""
+    waiting: dict[bytes, _Waiter] = {}
+    renewed = clock.monotonic()
+    async for message in ctx.inbox:
+        now = clock.monotonic()
+        held = ctx.state.value
+        match message:
+            case Acquire(id, wait):
+                if held.holder == id:
+                    renewed = now
+                    message.reply_to.tell(held.token)
+                    continue
+                if wait:
+                    waiting[id] = _Waiter(message.reply_to, now)
+                elif held.holder and now - renewed < TTL:
+                    message.reply_to.tell(0)
+                    continue
+                else:
+                    waiting.setdefault(id, _Waiter(message.reply_to, now))
+            case Renew(id):
+                if held.holder == id:
+                    renewed = now
+                message.reply_to.tell(held.holder == id)
+                continue
+            case Release(id):
+                waiting.pop(id, None)
+                if held.holder == id:
+                    await ctx.state.set(Held(b"", held.token, (*held.released, id)[-REMEMBERED:]))
+                message.reply_to.tell(held.holder == id or id in held.released)
+        if ctx.state.value.holder and now - renewed < TTL:
+            continue
+        waiting = {id: waiter for id, waiter in waiting.items() if now - waiter.seen < _GONE}
+        if waiting:
+            id, waiter = next(iter(waiting.items()))
+            held = ctx.state.value
+            await ctx.state.set(Held(id, held.token + 1, held.released))
+            del waiting[id]
+            renewed = now
+            waiter.reply.tell(ctx.state.value.token)
+
+
+@dataclass(slots=True)
+class _Holding:
+    id: bytes
+    owner: int
+    keeping: asyncio.Task[None]
+    lost: bool = False
+
+
+class Locking:
+    """A lock, from a process in the cluster, for all in it who want it."""
+
+    def __init__(self, address: "Address[Acquire | Renew | Release]") -> None:
+        self._address = address
+        self._holdings: dict[int, _Holding] = {}
+
+    async def acquire(self, within: float | None, owner: int) -> int:
+        """Have it, after at most `within` seconds.
+
+        Returns:
+            The number of the holding, unique in this process; 0 where it was not free in time.
+        """
+        id = fresh_id()
+        try:
+            if within is not None and within <= 0:
+                token = await self._address.ask(Acquire(id, wait=False))
+            else:
+                async with asyncio.timeout(within):
+                    token = await self._address.wait(Acquire(id, wait=True), _REASK)
+        except TimeoutError:
+            await self._address.ask(Release(id))
+            return 0
+        except BaseException:
+            await self._address.take_back(Release(id))
+            raise
+        if not token:
+            return 0
+        number = next(_numbers)
+        keeping = asyncio.get_running_loop().create_task(self._keep(number, id))
+        self._holdings[number] = _Holding(id, owner, keeping)
+        return number
+
+    async def _keep(self, number: int, id: bytes) -> None:
+        while True:
+            await asyncio.sleep(_RENEW)
+            try:
+                if not await self._address.ask(Renew(id)):
+                    self._holdings[number].lost = True
+                    return
+            except CollectionUnavailableError:
+                continue  # nobody else can have it either
+
+    async def release(self, number: int) -> bool:
+        """Hold it no more; False where it was lost before."""
+        holding = self._holdings.pop(number, None)
+        if holding is None:
+            return False
+        holding.keeping.cancel()
+        return await self._address.ask(Release(holding.id)) and not holding.lost
+
+    async def release_of(self, owner: int) -> None:
+        """Release what a task held as it ended."""
+        for number in [number for number, holding in self._holdings.items() if holding.owner == owner]:
+            await self.release(number)
+
+    def close(self) -> None:
+        """Renew nothing any more."""
+        for holding in self._holdings.values():
+            holding.keeping.cancel()
+        self._holdings.clear()

@@ -1,0 +1,56 @@
+"""Collections that lost their content, and the error that says so."""
+
+from dataclasses import dataclass
+
+from skyward.errors import CollectionLostError
+from skyward.wire.collections.requests import Request
+
+__all__ = ["Loss", "Name", "name_of", "reads", "writes"]
+
+type Name = tuple[str, str]
+"""Kind and name of a collection."""
+
+_CONTENT = frozenset({"dict", "set", "counter", "queue"})
+_READS = frozenset({("dict", "get"), *((kind, verb) for kind in _CONTENT for verb in ("has", "size", "value"))})
+_WRITES = frozenset({"put", "update", "add", "reset"})
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A strong collection whose copies were lost at the same time.
+
+    Attributes:
+        kind, name: the collection.
+        whole: all of its content is lost; else, part of it may be.
+    """
+
+    kind: str
+    name: str
+    whole: bool
+
+    def error(self) -> CollectionLostError:
+        """Return the error for the first operation after the loss."""
+        if self.whole:
+            return CollectionLostError(
+                f"{self.kind.capitalize()} {self.name!r} has lost its content: all nodes that kept it were gone at the "
+                "same time. It is empty now; this is raised once, and the next operation works on the empty one."
+            )
+        return CollectionLostError(
+            f"{self.kind.capitalize()} {self.name!r} may have lost part of its content: several nodes were lost at the "
+            "same time. Check what it holds; this is raised once, and the next operation works on what is left."
+        )
+
+
+def name_of(request: Request) -> Name:
+    """Return the collection that an operation is for."""
+    return request.kind, request.name
+
+
+def reads(request: Request) -> bool:
+    """Return whether an operation changes nothing, so that it can be repeated after an error."""
+    return (request.kind, request.verb) in _READS
+
+
+def writes(request: Request) -> bool:
+    """Return whether an operation adds content, which can then be lost."""
+    return request.kind in _CONTENT and request.verb in _WRITES

@@ -1,0 +1,667 @@
+"""What is inside an object, taken on one side and put into the same object on the other.
+
+A cell that changes an object of the notebook changes a copy of it on the node. What the copy contains then is put into
+the original, so that whoever else refers to that sees the change, as if the cell had run in the notebook.
+"""
+
+import abc
+import array
+import collections
+import copyreg
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import gc
+import pathlib
+import re
+import sys
+import types
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import cloudpickle
+from cloudpickle import cloudpickle as inner
+
+from skyward.kept.handles import Kept
+from skyward.kept.keep import stand_in
+from skyward.wire.kinds.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
+from skyward.wire.kinds.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
+from skyward.wire.kinds.containers import CONTAINERS, Filling, filling_of, is_own_dict, refill
+from skyward.wire.kinds.enums import attributes_of_members, is_machinery, restore_members
+from skyward.wire.kinds.exceptions import Parts, parts_of_exception, refill_exception, restore_exception
+from skyward.wire.kinds.greedy import reduced_of
+from skyward.wire.kinds.stateless import CACHED, OF_CLASSES
+from skyward.wire.kinds.typed import TYPING
+from skyward.wire.objects.library_settings import LibrarySettings
+from skyward.wire.objects.process_wide import name_of, set_state, state_of
+
+__all__ = [
+    *("OF_FUNCTIONS", "STRUCTURE", "Contents", "Layout", "all_attributes", "attributes_in", "behind_proxy"),
+    *("contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt"),
+    *("registered_with", "remove_attribute", "set_attribute", "set_attributes", "unlock"),
+]
+
+_ATOMS: frozenset[type] = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
+    | {types.CodeType, re.Pattern}
+    | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
+    | {datetime.timedelta, datetime.timezone}
+)
+_NAMED = (pathlib.PurePath, enum.Enum, Memory)
+_NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
+_ANNOTATIONS = frozenset({types.GenericAlias, types.UnionType})
+_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+_NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
+_HEAP_TYPE = 1 << 9
+"""The flag of types that a `class` statement has made; some of the built-in ones have it too."""
+_OF_ALL_CLASSES = frozenset({"__doc__", "__module__"})
+"""Attributes of a class that can be set, but not deleted."""
+OF_FUNCTIONS = (
+    *("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__"),
+    "__type_params__",
+)
+"""What can be set on any function, beside its annotations and attributes of its own."""
+_MISSING = object()
+_BASES, _REGISTERED, _NAMES = "__bases__", "register()", "__name__"
+"""Names among the attributes of a class for what is none of them."""
+
+_never_finalized: list[object] = []
+"""Objects whose `__del__` must not run, because others have taken over what they contain."""
+
+_fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
+
+
+class Layout(NamedTuple):
+    """How an array sees its memory.
+
+    Attributes:
+        shape: the length of each dimension.
+        dtype: the type of its elements.
+        is_writable: whether it can be written to; None if that is not known.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    is_writable: bool | None
+
+
+class Contents(NamedTuple):
+    """What an object contains.
+
+    Attributes:
+        form: how it is put into the object.
+        parts: it.
+    """
+
+    form: str
+    parts: Any
+
+
+def is_plain(value: object) -> bool:
+    """Return whether `value` is of a type whose objects nobody tells apart by their identity."""
+    return type(value) in _ATOMS
+
+
+def is_fixed(value: Any) -> bool:
+    """Return whether `value` cannot change, and has no parts that can; or whether it stays on its node, if it does."""
+    kind = type(value)
+    if kind in _ATOMS or kind is Kept or stand_in(value) is not None:
+        return True
+    if isinstance(value, type):
+        return value in inner._BUILTIN_TYPE_NAMES or not _is_by_value(value)
+    if isinstance(value, types.FunctionType):
+        return not _is_by_value(value)
+    if kind is CACHED:
+        return is_found_by_name(value)
+    if kind is types.ModuleType:
+        return sys.modules.get(value.__name__) is value
+    if kind in _ANNOTATIONS:
+        return all(map(is_fixed, _annotated(value)))
+    if kind is types.BuiltinFunctionType:
+        return isinstance(value.__self__, (types.ModuleType, type, type(None)))
+    known = _fixed.get(kind)
+    if known is None:
+        known = _fixed[kind] = issubclass(kind, _NAMED) or any(
+            base.__module__ == "numpy" and base.__name__ in _NUMPY_FIXED for base in kind.__mro__
+        )
+    return known
+
+
+def is_shared_visibly(value: Any) -> bool:
+    """Return whether someone could tell, by a change or by identity, that two others share `value`."""
+    if is_fixed(value) or isinstance(value, type):
+        return False
+    return not (isinstance(value, (tuple, frozenset)) and all(map(is_fixed, value)))
+
+
+def _is_by_value(value: Any) -> bool:
+    return not inner._should_pickle_by_reference(value)
+
+
+def parts_of(value: Any) -> Iterable[Any] | None:
+    """Return the parts of an object that itself cannot change; None for any other object."""
+    kind = type(value)
+    if isinstance(value, (tuple, frozenset)):
+        return value
+    if isinstance(value, TYPING):
+        return ()
+    if kind in _ANNOTATIONS:
+        return _annotated(value)
+    if kind is types.MethodType:
+        return (value.__self__, value.__func__)
+    if isinstance(value, _WRAPPERS):
+        return [part for part in vars(value).values() if part is not None] if kind not in _WRAPPERS else _wrapped(value)
+    if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+        return (value.__self__,)
+    if kind is types.MappingProxyType:
+        return (behind_proxy(value),)
+    if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
+        return (value.bit_generator,)
+    return None
+
+
+def _annotated(value: Any) -> tuple[Any, ...]:
+    return (getattr(value, "__origin__", None), *value.__args__)
+
+
+def behind_proxy(proxy: Any) -> Any:
+    """Return the mapping that a `MappingProxyType` shows."""
+    return gc.get_referents(proxy)[0]
+
+
+def _wrapped(value: Any) -> Iterable[Any]:
+    match value:
+        case property():
+            return (value.fget, value.fset, value.fdel)
+        case functools.cached_property():
+            return (value.func,)
+        case _:
+            return (value.__func__,)
+
+
+def contents_of(value: Any) -> Contents | None:
+    """Return what `value` contains, as a new object; None if that could not be put into another object of its type.
+
+    For objects for which neither `is_fixed` nor `parts_of` has an answer. Calls `__reduce_ex__` of objects.
+    """
+    kind = type(value)
+    if name_of(value):
+        return Contents("process", state_of(value))
+    if kind is list:
+        return Contents("list", list(value))
+    if kind is dict:
+        return Contents("dict", (list(value), list(value.values())))
+    if kind is set:
+        return Contents("set", list(value))
+    if kind is bytearray:
+        return Contents("bytearray", bytes(value))
+    if kind is array.array:
+        return Contents("numbers", (value.typecode, value.tobytes()))
+    if is_array(value):
+        is_writable = None if value.dtype.hasobject else value.flags.writeable
+        return Contents("array", (_layout_of(value, is_writable), value.__reduce_ex__(5), {}))
+    if kind.__name__ == "MaskedArray" and is_derived_array(value):
+        return Contents("masked", (value.data.copy(), value.mask, value.fill_value))
+    if is_derived_array(value) and (attributes := attributes_of_array(value)):
+        return Contents("array", (_layout_of(value, None), value.__reduce_ex__(5), attributes))
+    if kind is types.CellType:
+        try:
+            return Contents("cell", (value.cell_contents,))
+        except ValueError:
+            return Contents("cell", ())
+    if kind is types.FunctionType:
+        settings = {name: getattr(value, name) for name in OF_FUNCTIONS}
+        return Contents("function", (settings, dict(value.__annotations__), dict(value.__dict__)))
+    if kind is CACHED:
+        return Contents("cached", (attributes_of_cached(value), was_cleared(value)))
+    if kind in _WEAK:
+        return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
+    if kind is types.ModuleType:
+        return Contents("module", _variables_of(value))
+    if isinstance(value, type):
+        if issubclass(value, enum.Enum):
+            return Contents("enum", (_attributes_of(value), attributes_of_members(value)))
+        return Contents("class", _attributes_of(value) | _structure_of(value))
+    if isinstance(value, BaseException):
+        return Contents("exception", parts_of_exception(value))
+    if is_inside_frame(kind) or kind in cloudpickle.Pickler.dispatch_table:
+        return None
+    if isinstance(value, (set, collections.deque)) and _keeps_nothing_else(kind):
+        return Contents("deque" if isinstance(value, collections.deque) else "set", list(value))
+    return _state_of(value)
+
+
+def _keeps_nothing_else(kind: type) -> bool:
+    return kind.__dictoffset__ == 0
+
+
+def _state_of(value: Any) -> Contents | None:
+    """Return what `value` would be rebuilt from, if that does not take a new object."""
+    if _is_tensor(value):
+        return Contents("tensor", (value.data, value.grad))
+    if isinstance(value, CONTAINERS) and (filling := filling_of(value)) is not None:
+        return Contents("filled", (_class_of(value), filling))
+    reduced = reduced_of(value)
+    if isinstance(reduced, str):
+        return None
+    make, _, *rest = reduced
+    state, items, pairs, setter = (*rest, None, None, None, None)[:4]
+    if type(state) is dict or type(state) is list:
+        state = state.copy()  # it may be the object's own
+    is_new = make in _NEW or isinstance(value, (list, dict, frozenset))
+    if not is_new and (state is None or not hasattr(type(value), "__setstate__")):
+        is_python = all(
+            base is object or ("__module__" in vars(base) and base.__dictoffset__) for base in type(value).__mro__
+        )
+        return Contents("remade", reduced) if is_python and len(reduced) <= 3 else None
+    found = list(value.items() if isinstance(value, collections.Counter) else pairs or ())
+    keys_and_values = [key for key, _ in found], [part for _, part in found]
+    return Contents("state", (_class_of(value), is_new, state, list(items or ()), keys_and_values, setter))
+
+
+def _class_of(value: object) -> type | None:
+    """Return the class of `value` if that could be another one by now."""
+    kind = type(value)
+    return kind if kind.__flags__ & _HEAP_TYPE and "__module__" in vars(kind) else None
+
+
+def _is_tensor(value: object) -> bool:
+    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in type(value).__mro__)
+
+
+def _variables_of(module: types.ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def _attributes_of(kind: type) -> dict[str, Any]:
+    """Return what the user has put into a class."""
+    found = of_user(vars(kind))
+    if issubclass(kind, enum.Enum):
+        return {name: value for name, value in found.items() if not is_machinery(kind, name)}
+    return found
+
+
+STRUCTURE = frozenset({_BASES, _REGISTERED, _NAMES})
+"""The keys in the contents of a class that are no attributes."""
+
+
+def _structure_of(kind: type) -> dict[str, Any]:
+    return {_BASES: kind.__bases__, _REGISTERED: registered_with(kind), _NAMES: (kind.__name__, kind.__qualname__)}
+
+
+def registered_with(kind: type) -> tuple[type, ...]:
+    """Return the classes that are registered as subclasses of an abstract one."""
+    if not isinstance(kind, abc.ABCMeta):
+        return ()
+    found = (reference() for reference in abc._get_dump(kind)[0])  # type: ignore[attr-defined]  # typeshed leaves it out
+    return tuple(each for each in found if each is not None)
+
+
+def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the attributes of a class that the user may have put there, or set to something else."""
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    }
+
+
+def _layout_of(array: Any, is_writable: bool | None) -> "Layout":
+    return Layout(array.shape, array.dtype, is_writable)
+
+
+def put_contents(value: Any, contents: Contents) -> None:
+    """Put into `value` what an object of its type contains.
+
+    Raises:
+        Exception: what an object says that does not take it.
+    """
+    _PUT[contents.form](value, contents.parts)
+
+
+def _put_list(value: list[Any], parts: list[Any]) -> None:
+    value[:] = parts
+
+
+def _put_dict(value: dict[Any, Any], parts: tuple[list[Any], list[Any]]) -> None:
+    base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    pairs = dict(zip(*parts, strict=True))  # aside: a key may refuse to be one
+    base.clear(value)
+    for key, part in pairs.items():
+        base.__setitem__(value, key, part)
+
+
+def _put_set(value: set[Any], parts: list[Any]) -> None:
+    members = set(parts)
+    set.clear(value)
+    set.update(value, members)
+
+
+def _put_deque(value: collections.deque[Any], parts: list[Any]) -> None:
+    value.clear()
+    value.extend(parts)
+
+
+def _put_bytearray(value: bytearray, parts: bytes) -> None:
+    value[:] = parts
+
+
+def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str, Any]]) -> None:
+    layout, reduced, attributes = parts
+    if attributes:
+        set_attributes(value, attributes)
+    new = None if reduced is None else rebuilt(reduced)
+    if (value.dtype, value.shape) != (layout.dtype, layout.shape):
+        _lay_out(value, layout)
+    was_writable = value.flags.writeable
+    if new is not None and (was_writable or value.tobytes() != new.tobytes()):
+        # Otherwise another view of its memory may have taken the change already.
+        if not was_writable:
+            unlock(value)
+        value[...] = new
+        if not was_writable:
+            value.flags.writeable = False
+    if layout.is_writable is not None and layout.is_writable != was_writable:
+        value.flags.writeable = layout.is_writable
+
+
+def unlock(array: Any) -> None:
+    """Let `array` be written to.
+
+    Raises:
+        ValueError: its memory cannot be.
+    """
+    try:
+        array.flags.writeable = True
+    except ValueError:
+        raise ValueError("it is read-only here") from None
+
+
+def _lay_out(array: Any, layout: Layout) -> None:
+    """Let `array` see its memory in another way, or have more or less of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the cell has set them in this way, too
+        if array.dtype != layout.dtype:
+            array.dtype = layout.dtype
+        if array.shape != layout.shape:
+            try:
+                array.shape = layout.shape
+            except ValueError:
+                array.resize(layout.shape, refcheck=False)
+
+
+def _put_masked(value: Any, parts: tuple[Any, Any, Any]) -> None:
+    data, mask, value.fill_value = parts
+    value.data[...] = data
+    value.mask = mask
+
+
+def _put_cell(value: types.CellType, parts: tuple[Any, ...]) -> None:
+    if parts:
+        (value.cell_contents,) = parts
+    else:
+        del value.cell_contents
+
+
+def _put_numbers(value: "array.array[Any]", parts: tuple[str, bytes]) -> None:
+    value[:] = array.array(*parts)
+
+
+def _put_exception(value: BaseException, parts: Parts) -> None:
+    args, attributes, slots = parts
+    value.__dict__.clear()
+    refill_exception(value, args)
+    restore_exception(value, (attributes, slots))
+
+
+def _put_function(value: types.FunctionType, parts: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]) -> None:
+    settings, annotations, attributes = parts
+    for name, part in settings.items():
+        if getattr(value, name) is not part and (name != "__code__" or getattr(value, name) != part):
+            setattr(value, name, part)
+    if value.__annotations__ != annotations:
+        value.__annotations__ = annotations
+    value.__dict__.clear()
+    value.__dict__.update(attributes)
+
+
+def _put_cached(value: Any, parts: tuple[dict[str, Any], bool]) -> None:
+    """What is in the cache stays as it is, unless the other one's was cleared."""
+    attributes, cleared = parts
+    for name in attributes_of_cached(value).keys() - attributes.keys():
+        delattr(value, name)
+    restore_cached(value, attributes)
+    if cleared:
+        clear_cache(value)
+
+
+def _put_weak(value: Any, parts: list[Any]) -> None:
+    value.clear()
+    value.update(parts)
+
+
+def _put_class(value: type, parts: dict[str, Any]) -> None:
+    bases, registered = parts.pop(_BASES, value.__bases__), parts.pop(_REGISTERED, ())
+    if value.__bases__ != bases:
+        value.__bases__ = bases
+    names = parts.pop(_NAMES, None)
+    if names is not None and names != (value.__name__, value.__qualname__):
+        value.__name__, value.__qualname__ = names
+    _put_class_attributes(value, parts)
+    for each in registered:
+        if each not in registered_with(value):
+            value.register(each)  # type: ignore[attr-defined]  # of an abstract class
+
+
+def _put_enum(value: Any, parts: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
+    attributes, members = parts
+    _put_class_attributes(value, attributes)
+    restore_members(value, members)
+
+
+def _put_class_attributes(value: type, parts: dict[str, Any]) -> None:
+    for name in _attributes_of(value).keys() - parts.keys() - _OF_ALL_CLASSES:
+        delattr(value, name)
+    for name, part in parts.items():
+        if value.__dict__.get(name, _MISSING) is not part:
+            setattr(value, name, part)
+
+
+def _put_module(value: types.ModuleType, parts: dict[str, Any]) -> None:
+    for name in _variables_of(value):
+        del vars(value)[name]
+    vars(value).update(parts)
+
+
+def _put_tensor(value: Any, parts: tuple[Any, Any]) -> None:
+    value.data, value.grad = parts
+
+
+def _put_remade(value: Any, reduced: tuple[Any, ...]) -> None:
+    """Let `value` take over the attributes of the object that its type makes."""
+    new = rebuilt(reduced)
+    if hasattr(new, "__del__"):
+        _never_finalized.append(new)
+    value.__dict__.clear()
+    value.__dict__.update(vars(new))
+
+
+def _put_state(value: Any, parts: tuple[type | None, bool, Any, list[Any], tuple[list[Any], list[Any]], Any]) -> None:
+    kind, is_new, state, items, pairs, setter = parts
+    if kind is not None and type(value) is not kind:
+        value.__class__ = kind
+    kind = type(value)
+    if setter is not None:
+        setter(value, state)
+    elif hasattr(type(value), "__setstate__"):
+        _restate(value, state, is_blank=is_new)
+    else:
+        _put_attributes(value, state, is_all=getattr(kind, "__getstate__", None) is object.__getstate__)
+    if isinstance(value, list):
+        list.clear(value)
+        list.extend(value, items)
+    if isinstance(value, dict):
+        _put_dict(value, pairs)
+
+
+def _put_filled(value: Any, parts: tuple[type | None, Filling]) -> None:
+    kind, (items, factory, state, is_own) = parts
+    if kind is not None and type(value) is not kind:
+        value.__class__ = kind
+    if is_own or is_own_dict(value):
+        value.__dict__ = value if is_own else {}
+    refill(value, items, factory)
+    if hasattr(type(value), "__setstate__"):
+        _restate(value, state, is_blank=True)
+    elif not is_own:
+        _put_attributes(value, state, is_all=getattr(type(value), "__getstate__", None) is object.__getstate__)
+
+
+def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
+    """Call `__setstate__` as unpickling does: on an object without attributes, if it would be a new one there.
+
+    Attributes that do not travel, because the `__getstate__` of the class leaves them out, stay as they are here; but
+    not those of pandas, which are what it remembers of the rest.
+    """
+    attributes = getattr(value, "__dict__", None) if is_blank else None
+    before = None if attributes is None else dict(attributes)
+    travelling = value.__getstate__() if is_blank and not _is_of_frames(type(value)) else None
+    if attributes is not None:
+        attributes.clear()
+    try:
+        if state is not None:
+            value.__setstate__(state)
+        if attributes is not None and before is not None and isinstance(travelling, dict):
+            attributes.update((name, part) for name, part in before.items() if name not in travelling)
+    except BaseException:
+        if attributes is not None and before is not None:
+            attributes.clear()
+            attributes.update(before)
+        raise
+
+
+def _is_of_frames(kind: type) -> bool:
+    return any(base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__)
+
+
+def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
+    in_slots: dict[str, Any] | None = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, in_slots = state
+    if type(value).__dictoffset__:
+        if is_all:
+            value.__dict__.clear()
+        value.__dict__.update(state or {})
+    for name in _slots_of(type(value)) if is_all else ():
+        if name not in (in_slots or {}) and hasattr(value, name):
+            object.__delattr__(value, name)
+    for name, part in (in_slots or {}).items():
+        object.__setattr__(value, name, part)
+
+
+def attributes_in(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object that has nothing else and travels in Python's own way; None of any other."""
+    kind = type(value)
+    known = _ordinary.get(kind)
+    if known is None:
+        known = _ordinary[kind] = _is_ordinary(kind)
+    return value.__dict__ if known else None
+
+
+_ordinary: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
+_OWN_WAYS = ("__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _is_ordinary(kind: type) -> bool:
+    return (
+        all(base is object or _is_python(base) for base in kind.__mro__)
+        and kind.__dictoffset__ != 0
+        and all(
+            getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")
+        )
+        and not any(hasattr(kind, name) for name in _OWN_WAYS)
+        and not _slots_of(kind)
+        and kind not in cloudpickle.Pickler.dispatch_table
+        and not issubclass(kind, (*_NAMED, *_WEAK, *_WRAPPERS, Kept, LibrarySettings))
+    )
+
+
+def _is_python(kind: type) -> bool:
+    return bool(kind.__flags__ & _HEAP_TYPE) and "__module__" in vars(kind)
+
+
+def all_attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots among them."""
+    slots = {name: getattr(value, name) for name in _slots_of(type(value)) if hasattr(value, name)}
+    return {**(value.__dict__ if type(value).__dictoffset__ else {}), **slots}
+
+
+def set_attribute(value: Any, name: str, part: Any) -> None:
+    """Set an attribute of an object. The `__setattr__` of its class is not asked: it may refuse."""
+    if isinstance(value, type):
+        setattr(value, name, part)
+    elif name in _slots_of(type(value)):
+        object.__setattr__(value, name, part)
+    else:
+        value.__dict__[name] = part
+
+
+def remove_attribute(value: Any, name: str) -> None:
+    """Remove an attribute of an object, if it is there."""
+    if isinstance(value, type):
+        if name in value.__dict__:
+            delattr(value, name)
+    elif name not in _slots_of(type(value)):
+        value.__dict__.pop(name, None)
+    elif hasattr(value, name):
+        object.__delattr__(value, name)
+
+
+def _slots_of(kind: type) -> list[str]:
+    return copyreg._slotnames(kind)  # type: ignore[attr-defined,no-any-return]  # what object.__getstate__ uses
+
+
+def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
+    """Let `value` have `attributes`, and no others. Called by pickles."""
+    value.__dict__.clear()
+    value.__dict__.update(attributes)
+
+
+def rebuilt(reduced: tuple[Any, ...]) -> Any:
+    """Return the object that `__reduce_ex__` has described, where that has no items."""
+    make, arguments, *rest = reduced
+    value = make(*arguments)
+    if rest and rest[0] is not None:
+        value.__setstate__(rest[0])
+    return value
+
+
+_PUT: dict[str, Callable[[Any, Any], None]] = {
+    "process": set_state,
+    "list": _put_list,
+    "dict": _put_dict,
+    "set": _put_set,
+    "deque": _put_deque,
+    "bytearray": _put_bytearray,
+    "numbers": _put_numbers,
+    "exception": _put_exception,
+    "array": _put_array,
+    "masked": _put_masked,
+    "cell": _put_cell,
+    "function": _put_function,
+    "cached": _put_cached,
+    "weak": _put_weak,
+    "class": _put_class,
+    "enum": _put_enum,
+    "module": _put_module,
+    "remade": _put_remade,
+    "tensor": _put_tensor,
+    "state": _put_state,
+    "filled": _put_filled,
+}

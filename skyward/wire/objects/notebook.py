@@ -1,0 +1,675 @@
+"""Values of a notebook as they travel: its functions and classes by value, all sharing one namespace.
+
+cloudpickle alone gives every pickled function a private copy of the globals that it uses. A cell would then not see
+what its functions change, nor they what the cell changes, and a large array would travel once for each function that
+names it. So a function of the notebook travels without its globals and is rebuilt on the namespace of the other
+`Side`; the names that it needs are reported, to be sent once each. A class that goes out and comes home is the same
+class, and stays as it is.
+
+Values of installed and local modules go by reference: the sources of local modules are sent along
+(`skyward.wire.payloads.sources`), so that a class is one and the same for a captured object and for the cell's own
+import.
+
+Both ends of a pickle count the objects in it in the same way: by its memo. So the node can say which objects of the
+notebook a cell has changed, and refer to those that it has not (`seeds`).
+"""
+
+import importlib
+import io
+import itertools
+import pickle
+import pickletools
+import sys
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
+from typing import Any
+
+from blake3 import blake3
+from cloudpickle import cloudpickle as inner
+
+from skyward.kept.handles import noting
+from skyward.kept.keep import CONTAINERS, keeps_containers, stand_in
+from skyward.wire.kinds.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
+from skyward.wire.kinds.caches import reduce_cached, was_cleared, watch_clearing
+from skyward.wire.kinds.enums import restore_members
+from skyward.wire.kinds.identities import NanKeys, has_nan, nan_of
+from skyward.wire.kinds.stateless import CACHED
+from skyward.wire.objects.contents import (
+    Contents,
+    behind_proxy,
+    is_fixed,
+    of_user,
+    put_contents,
+    rebuilt,
+    set_attributes,
+)
+from skyward.wire.objects.process_wide import name_of, object_named, set_state, state_of
+from skyward.wire.payloads.modules import imported_by, local_modules
+from skyward.wire.payloads.payload import Buffer, Packed
+from skyward.wire.payloads.pickler import Pickler
+from skyward.wire.payloads.unpicklable import not_picklable
+
+__all__ = [
+    *("Nested", "Shared", "Side", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
+    *("unpack_shared", "unpack_tracked"),
+]
+
+_NO_VIEWS: Mapping[int, View] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Side:
+    """One end of a cell.
+
+    Attributes:
+        namespace: the globals of the functions that live here.
+        is_home: the notebook itself, whose classes are the originals, rather than a node.
+        classes: by id, the classes known here, kept alive so that ids stay theirs.
+        ids: the id of each class made here, by its identity.
+        unfinished: identities of classes that were made and wait for their contents.
+        salt: names this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
+        from_home: ids of classes of the notebook. They travel once, on their own, and are referred to.
+        unopened: by id, what makes a class of the notebook that is still packed.
+        loose: identities of arrays whose elements lie otherwise here than in the notebook.
+        renewed: identities of classes that were here before, and take over what they are in the notebook now.
+        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
+        nested: by identity, what the notebook could not open, and it opened here.
+        unopened_at_home: by identity, values that are still packed in the notebook.
+        is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
+    """
+
+    namespace: dict[str, Any]
+    is_home: bool = False
+    classes: dict[str, type] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
+    unfinished: set[int] = field(default_factory=set)
+    salt: str = ""
+    from_home: set[str] = field(default_factory=set)
+    unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
+    loose: set[int] = field(default_factory=set)
+    renewed: set[int] = field(default_factory=set)
+    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
+    nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
+    unopened_at_home: dict[int, Any] = field(default_factory=dict)
+    is_trial: bool = False
+
+    def id_of(self, kind: type, tracked: str) -> str:
+        """The id under which `kind` travels; at home the one that cloudpickle gave it."""
+        if self.is_home:
+            return tracked
+        key = self.ids.get(id(kind))
+        if key is None:
+            key = f"{self.salt}:{kind.__qualname__}"
+            if not self.salt or "<locals>" in key or key in self.classes:
+                key = uuid.uuid4().hex
+            self.remember(key, kind)
+        return key
+
+    def remember(self, key: str, kind: type) -> None:
+        """Note that `kind` is the class of id `key`."""
+        self.classes[key] = kind
+        self.ids[id(kind)] = key
+
+    def find(self, key: str) -> type | None:
+        """The class of id `key`, if it is known here."""
+        known = self.classes.get(key)
+        if known is None and self.is_home:
+            known = inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
+        return known
+
+    def without(self, keys: Iterable[str]) -> "Side":
+        """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
+        classes = {key: kind for key, kind in self.classes.items() if key not in keys}
+        ids = {id(kind): key for key, kind in classes.items()}
+        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A packed value, and what it needs beside itself.
+
+    Attributes:
+        packed: the value.
+        needs: names of the namespace that its functions use.
+        modules: local modules that it refers to.
+        classes: by id, the classes of the notebook that it refers to.
+        arrays: the NumPy arrays in it.
+        apart: arrays that share memory with no others where they travel to: those of derived classes, and of objects.
+        inside: arrays inside frames of pandas, which do not either.
+        uses: modules of the objects in it, and those that the code of functions in it imports.
+        memo: the memo of its pickle, see `objects`.
+        files: what the code of its functions says that it is from.
+        functions: the functions of the namespace that it contains.
+    """
+
+    packed: Packed
+    needs: frozenset[str]
+    modules: frozenset[str]
+    classes: Mapping[str, type] = field(default_factory=dict)
+    arrays: Sequence[Any] = ()
+    apart: Sequence[Any] = ()
+    inside: Sequence[Any] = ()
+    uses: Collection[str] = ()
+    memo: Any = None
+    files: frozenset[str] = frozenset()
+    functions: Sequence[FunctionType] = ()
+
+    def objects(self) -> dict[int, tuple[int, Any]]:
+        """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
+        return {} if self.memo is None else self.memo.copy()
+
+
+def pack_shared(
+    value: object,
+    side: Side,
+    name: str,
+    *,
+    whole: Collection[str] = (),
+    views: Mapping[int, View] = _NO_VIEWS,
+    seeds: Sequence[object] = (),
+) -> Shared:
+    """`value`, pickled on its own, its functions without their globals.
+
+    Args:
+        value: what to pack.
+        side: this end of the cell.
+        name: what errors call the value.
+        whole: ids of classes of the notebook that it contains, and does not only refer to.
+        views: by identity, arrays that share memory with others in the value (`skyward.wire.views`).
+        seeds: objects that the other end has: `unpack_shared` is given its own in their places.
+
+    Raises:
+        NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
+    """
+    if (here := stand_in(value)) is not None:
+        value = here
+    for make in (_SlowPickler,) if keeps_containers() else (_Pickler, _SlowPickler):
+        buffers: list[pickle.PickleBuffer] = []
+        sink = io.BytesIO()
+        pickler = make(sink, side, buffers.append, whole, views)
+        if seeds:
+            pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
+        try:
+            with noting() as kept:
+                pickler.dump(value)
+        except Exception as error:
+            raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
+        data = sink.getvalue()
+        if not has_nan(data):
+            break
+    packed = Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
+    return Shared(
+        packed,
+        frozenset(pickler.needs),
+        frozenset(pickler.modules),
+        pickler.classes,
+        pickler.arrays,
+        pickler.apart,
+        list(pickler.inside.values()),
+        pickler.uses,
+        pickler.memo,
+        frozenset(pickler.files),
+        pickler.functions,
+    )
+
+
+def objects_used(
+    value: object, side: Side, name: str, is_there: Callable[[Any], bool], *, views: Mapping[int, View] = _NO_VIEWS
+) -> list[object]:
+    """Return the objects in `value` that the other end has, as `is_there` says: what `pack_shared` takes as `seeds`.
+
+    Raises:
+        NotPicklableError: see `pack_shared`.
+    """
+    pickler = _Looking(io.BytesIO(), side, lambda _: None, (), views)
+    pickler.is_there = is_there
+    try:
+        with noting():
+            pickler.dump(value)
+    except Exception as error:
+        raise not_picklable(value, name, error, "back from the node") from error
+    return list(pickler.found.values())
+
+
+def digest_of(
+    value: object,
+    side: Side,
+    number_of: Callable[[Any], int | None],
+    content_of: Callable[[memoryview], Buffer | None],
+) -> bytes | None:
+    """A digest of what `value` is made of, the same at both ends; None if there is none.
+
+    Args:
+        value: the value.
+        side: this end of the cell.
+        number_of: gives the number of an object that both ends have, which stands for it.
+        content_of: gives what stands for the bytes of a buffer; None if nothing does.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    sink = io.BytesIO()
+    pickler = _Numbering(sink, side, buffers.append, (), _NO_VIEWS)
+    pickler.root = id(value)
+    pickler.number_of = number_of
+    pickler.fast = True  # an object that is met again is written again: how often it is shared must not show
+    try:
+        with noting():
+            pickler.dump(value)
+    except Exception:
+        return None
+    found = blake3(sink.getvalue())
+    for buffer in buffers:
+        content = content_of(buffer.raw())
+        if content is None:
+            return None
+        found.update(content)
+    return found.digest()
+
+
+def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
+    """The value of `packed`, its functions on the namespace of `side`; `seeds`: see `pack_shared`."""
+    return unpack_tracked(packed, side, seeds)[0]
+
+
+def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> tuple[Any, Any]:
+    """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
+    # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
+    data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
+    unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
+    with _at(side):
+        return unpickler.load(), unpickler.memo
+
+
+_SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
+
+
+class Nested:
+    """A value of a node that the notebook cannot open, and that goes along as it came.
+
+    Attributes:
+        packed: the value.
+        needs: names of the notebook that functions inside it use.
+        classes: ids of the classes of the notebook that it refers to.
+        name: its name among the values of `packed`, where that has several.
+        seeds: objects of the notebook that it refers to, in their places; None for others.
+    """
+
+    __slots__ = ()
+
+    packed: Packed
+    needs: frozenset[str]
+    classes: tuple[str, ...]
+    name: str | None
+    seeds: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nested, (self.packed, self.name, self.seeds)
+
+
+def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
+    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name.
+
+    A cell opens it once, whoever refers to it.
+    """
+    side = _side.get()
+    if id(packed) not in side.nested:
+        side.nested[id(packed)] = packed, unpack_shared(packed, side, seeds)
+    value = side.nested[id(packed)][1]
+    found = value if name is None else value[0][name]
+    if not is_fixed(found):
+        side.unopened_at_home[id(found)] = found
+    return found
+
+
+def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
+    """Return `seeds` with None in the place of each that `packed` does not refer to."""
+    gets = (argument for code, argument, _ in pickletools.genops(bytes(packed.data)) if "GET" in code.name)
+    used = {argument for argument in gets if isinstance(argument, int)}
+    return tuple(seed if number in used else None for number, seed in enumerate(seeds))
+
+
+_side: ContextVar[Side] = ContextVar("skyward_side")
+
+
+@contextmanager
+def _at(side: Side) -> Iterator[None]:
+    token = _side.set(side)
+    try:
+        yield
+    finally:
+        _side.reset(token)
+
+
+class _Pickler(Pickler):
+    def __init__(
+        self,
+        sink: io.BytesIO,
+        side: Side,
+        collect: Callable[[pickle.PickleBuffer], object],
+        whole: Collection[str],
+        views: Mapping[int, View],
+    ) -> None:
+        super().__init__(sink, collect)
+        self._side = side
+        self._local = {module.__name__ for module in local_modules()}
+        self._whole = whole
+        self._views = views
+        self._linked: set[int] = set()
+        self.needs: set[str] = set()
+        self.modules: set[str] = set()
+        self.uses: set[str] = set()
+        self.classes: dict[str, type] = {}
+        self.arrays: list[Any] = []
+        self.apart: list[Any] = []
+        self.inside: dict[int, Any] = {}
+        self.files: set[str] = set()
+        self.functions: list[FunctionType] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        if (kept := stand_in(obj)) is not None:
+            return kept.__reduce__()
+        if isinstance(obj, Nested):
+            self.needs |= obj.needs
+            self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
+            return obj.__reduce__()
+        if isinstance(obj, ModuleType):
+            return self._module(obj)
+        if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
+            self._linked.add(id(obj))  # it is pickled in its turn as an argument, and is the same object after that
+            return _with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
+        if isinstance(obj, MappingProxyType) and type(shown := behind_proxy(obj)) is dict and "__module__" not in shown:
+            return MappingProxyType, (shown,)
+        if name := name_of(obj):
+            return _process_wide, (name,), state_of(obj), None, None, set_state
+        if isinstance(obj, memoryview) and _can_change(obj):
+            raise TypeError("a memoryview of what can be written to does not share its memory with a node")
+        if isinstance(obj, CellType):
+            return _make_cell, (), _held(obj), None, None, _fill_cell
+        if is_array(obj):
+            return self._array(obj)
+        if is_derived_array(obj):
+            self.apart.append(obj)
+            if vars_of_array := attributes_of_array(obj):
+                return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
+        self.inside.update((id(array), array) for array in arrays_owned_by(obj))
+        by_name = isinstance(obj, (FunctionType, type))
+        module = getattr(obj, "__module__", None)
+        if isinstance(module, str):
+            self.uses.add(module)
+        if module in self._local and (not by_name or _is_importable(obj)):
+            self.modules.add(module)
+            if by_name:
+                return NotImplemented  # by reference
+        if type(obj) is CACHED:
+            return reduce_cached(obj, _make_cached, was_cleared(obj))
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
+            self.files.add(obj.__code__.co_filename)
+            if self._side.is_home:
+                self.uses |= imported_by(obj.__code__)
+            return self._function(obj, reduced)
+        return reduced
+
+    def _module(self, module: ModuleType) -> Any:
+        name = module.__name__
+        if sys.modules.get(name) is not module:
+            return NotImplemented
+        self.uses.add(name)
+        if name in self._local:
+            self.modules.add(name)
+        return importlib.import_module, (name,)
+
+    def _array(self, array: Any) -> Any:
+        view = self._views.get(id(array))
+        if view is not None:
+            return view.reduced()
+        if id(array) in self.inside:
+            return NotImplemented
+        if array.dtype.hasobject:
+            self.apart.append(array)
+            return NotImplemented
+        self.arrays.append(array)
+        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # at home nobody asks
+        if not (array.flags.writeable and is_contiguous):
+            packed = array if array.flags.forc else array.copy(order="C")  # beside the pickle, as others are
+            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
+        return NotImplemented
+
+    def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+        namespace = function.__globals__
+        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
+            return reduced
+        self.functions.append(function)
+        _, _, (attributes, slots), *rest, _ = reduced
+        self.needs |= slots["__globals__"].keys()
+        self.needs |= _class_body_names(function.__code__) & namespace.keys()
+        slots = {**slots, "__globals__": {}, "__closure__": None}
+        return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
+
+    def reduce_sentinel(self, module: str, name: str) -> tuple[Any, ...]:
+        """Return how to find a sentinel that is a variable of a module."""
+        if module in self._local:
+            self.modules.add(module)
+        return super().reduce_sentinel(module, name)
+
+    def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return how to rebuild a class on the other side."""
+        make, (*arguments, tracked, extra), state, *rest, _ = reduced
+        key = self._side.id_of(kind, tracked)
+        if key not in self._whole and (self._side.is_home or key in self._side.from_home):
+            self.classes[key] = kind
+            return _class_of, (key,)
+        attributes, more = state
+        state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
+        return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+
+
+class _Looking(_Pickler):
+    """Finds the objects that the other end has, and does not look into them."""
+
+    is_there: Callable[[Any], bool]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.found: dict[int, object] = {}
+
+    def persistent_id(self, obj: Any) -> bool | None:
+        if self.is_there(obj):
+            self.found[id(obj)] = obj
+            return True
+        return True if type(obj) in CONTAINERS and stand_in(obj) is not None else None
+
+
+class _Numbering(_Pickler):
+    """Writes numbers in the places of objects that both ends have, but for the first one."""
+
+    root: int
+    number_of: Callable[[Any], int | None]
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if id(obj) == self.root or id(obj) in self.inside:
+            return None
+        return self.number_of(obj)
+
+
+class _SlowPickler(_Pickler):
+    """Keeps the identities of NaN, and pickles handles of kept containers: `reducer_override` is not asked for those.
+
+    It is slower: there is a call for each object.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._key_of = NanKeys().of
+        self._keeps = keeps_containers()
+
+    def persistent_id(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind is float:
+            return self._key_of(obj) if obj != obj else None
+        return stand_in(obj) if self._keeps and kind in CONTAINERS else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_SlowPickler` wrote, too."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return nan_of(pid) if isinstance(pid, str) else pid
+
+
+_CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
+"""What Python notes in a class when an object of it is pickled, or its annotations are read: no change of the class."""
+
+
+def _can_change(view: memoryview) -> bool:
+    """Whether what `view` shows can be written to, by itself or by another that has the same memory."""
+    owner = view.obj
+    return not view.readonly or not (
+        isinstance(owner, bytes) or getattr(getattr(owner, "flags", None), "writeable", None) is False
+    )
+
+
+def _is_importable(obj: FunctionType | type) -> bool:
+    """Whether the module of `obj` gives it under its own name; otherwise it can only travel by value."""
+    found: Any = sys.modules.get(obj.__module__)
+    for part in obj.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is obj
+
+
+def _class_body_names(code: CodeType) -> set[str]:
+    """Names that the bodies of classes inside `code` may read from the globals."""
+    names: set[str] = set()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if not constant.co_flags & 0x1:  # not optimised: the body of a class
+                names |= set(constant.co_names)
+            names |= _class_body_names(constant)
+    return names
+
+
+def _make_function(code: CodeType, closure: tuple[Any, ...] | None) -> FunctionType:
+    return FunctionType(code, _side.get().namespace, None, None, closure)
+
+
+def _restore_function(function: FunctionType, state: Any) -> None:
+    builtins = function.__globals__.get("__builtins__")
+    inner._function_setstate(function, state)
+    if builtins is not None:
+        function.__globals__["__builtins__"] = builtins
+
+
+def _with_cause(error: BaseException, cause: BaseException, is_context: bool) -> BaseException:
+    error.__cause__ = cause
+    if is_context:
+        error.__context__ = cause
+    return error
+
+
+def _process_wide(name: str) -> Any:
+    found = object_named(name)
+    return type(found)() if _side.get().is_trial else found
+
+
+def _make_cached(wrapped: Callable[..., Any], parameters: dict[str, Any], _: str, __: bool) -> Any:
+    function = lru_cache(**parameters)(wrapped)
+    if not _side.get().is_home:
+        watch_clearing(function)
+    return function
+
+
+def _make_cell() -> CellType:
+    return CellType()
+
+
+def _held(cell: CellType) -> tuple[Any, ...]:
+    """The value of the variable of a closure; empty if it has none."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def _fill_cell(cell: CellType, held: tuple[Any, ...]) -> None:
+    for value in held:
+        cell.cell_contents = value
+
+
+def _class_of(key: str) -> type:
+    side = _side.get()
+    known = side.find(key)
+    if known is None and key in side.unopened:
+        side.unopened[key]()
+        known = side.find(key)
+    if known is None:
+        raise pickle.UnpicklingError("a class that it needs was not sent along, or is gone")
+    return known
+
+
+def _make_class(make: Callable[..., type], arguments: tuple[Any, ...], key: str, extra: Any) -> type:
+    side = _side.get()
+    known = side.find(key)
+    if known is None:
+        known = _made_without_hooks(make, arguments, key if side.is_home else None, extra)
+        side.remember(key, known)
+        side.unfinished.add(id(known))
+    return known
+
+
+def _made_without_hooks(make: Callable[..., type], arguments: tuple[Any, ...], tracked: str | None, extra: Any) -> type:
+    """Make a class. Classes of the notebook that do something when one is derived from them, have done so before."""
+    metaclass, *named = arguments
+    bases = named[1] if make is inner._make_skeleton_class else ()
+    hooks = [
+        (base, vars(base)[_HOOK])
+        for base in dict.fromkeys(each for base in bases if isinstance(base, type) for each in base.__mro__)
+        if _HOOK in vars(base) and not inner._should_pickle_by_reference(base)
+    ]
+    for base, _ in hooks:
+        setattr(base, _HOOK, classmethod(_no_hook))  # for as long as it takes
+    try:
+        if bases and all(isinstance(base, type) for base in bases) and not inner._should_pickle_by_reference(metaclass):
+            native: Any = next(base for base in metaclass.__mro__ if inner._should_pickle_by_reference(base))
+            made: type = native.__new__(metaclass, named[0], bases, dict(named[2]))
+            return inner._lookup_class_or_track(tracked, made)  # type: ignore[no-any-return]  # it is not typed
+        return make(*arguments, tracked, extra)
+    finally:
+        for base, hook in hooks:
+            setattr(base, _HOOK, hook)
+
+
+_HOOK = "__init_subclass__"
+
+
+def _no_hook(_: type[Any], /, **__: object) -> None:
+    """Stand for an `__init_subclass__`."""
+
+
+def _restore_class(kind: type, state: Any) -> None:
+    side = _side.get()
+    if id(kind) in side.unfinished:
+        side.unfinished.discard(id(kind))
+        inner._class_setstate(kind, state)
+        restore_members(kind, state[1])
+    elif id(kind) in side.renewed:
+        side.renewed.discard(id(kind))
+        if issubclass(kind, Enum):  # its members stay, and stay the same
+            inner._class_setstate(kind, state)
+            restore_members(kind, state[1])
+            return
+        put_contents(kind, Contents("class", of_user(state[0])))
+
+
+def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
+    """Return an array as it is on the other side, where it may be read-only."""
+    array = rebuilt(reduced)
+    if not is_writable:
+        array.flags.writeable = False
+    if not is_contiguous:
+        _side.get().loose.add(id(array))
+    return array

@@ -1,0 +1,248 @@
+"""Values as they travel: cloudpickle, protocol 5, with large buffers beside the pickle and addressed by content.
+
+`encode` turns a value into an `Outgoing`: a `Payload` for the message, and the blobs that must be on the node before
+the message is of use. `decode` is its reverse. `pack` pickles one named value on its own, so that it keeps its content
+address wherever it travels: the variables of a notebook cell are packed.
+"""
+
+import io
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from skyward.errors import NotPicklableError
+from skyward.kept.handles import noted, noting
+from skyward.kept.keep import stand_in
+from skyward.wire.kinds.exceptions import reduce_exception
+from skyward.wire.payloads.copies import unchanging
+from skyward.wire.payloads.digest import content_address
+from skyward.wire.payloads.modules import travelling_by_value
+from skyward.wire.payloads.pickler import Pickler
+from skyward.wire.payloads.unpicklable import Way, not_picklable
+from skyward.wire.protocol.messages import INLINE_LIMIT, Blob, Payload
+
+if TYPE_CHECKING:
+    from skyward.kept.handles import Kept
+
+__all__ = ["Addresses", "Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
+
+type Buffer = bytes | bytearray | memoryview
+type Fetch = Callable[[Blob], Buffer]
+"""Where `decode` gets the bytes of a blob."""
+
+_MAX_INLINE = 4 * INLINE_LIMIT
+"""Bytes of one payload that may travel inside a message. Past it, the largest buffers become blobs."""
+
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types that the plain pickler, which is ten times faster, writes exactly as cloudpickle would."""
+
+EMPTY_CALL = pickle.dumps(((), {}), protocol=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A payload ready to send, and the blobs it refers to by key.
+
+    Attributes:
+        kept: handles of values that nodes keep, which are part of it.
+    """
+
+    payload: Payload
+    blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
+    kept: "tuple[Kept[Any], ...]" = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload and of its blobs."""
+        inline = [part for part in (self.payload.data, *self.payload.buffers) if not isinstance(part, Blob)]
+        return sum(map(len, inline)) + sum(view.nbytes for view in self.blobs.values())
+
+
+class Addresses(NamedTuple):
+    """Content addresses, of 32 bytes each.
+
+    Attributes:
+        whole: of all of the value.
+        keys: of the parts that travel as blobs of their own.
+    """
+
+    whole: bytes
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """One pickled value with a content address of its own.
+
+    Pickled inside another value it stays as it is: its parts travel out of band, so a node that holds them is not
+    sent them again.
+
+    Attributes:
+        data: the pickle of the value.
+        buffers: what pickle protocol 5 left out of it, in order.
+        kept: handles of values that nodes keep, which are part of it. They do not travel.
+    """
+
+    data: Buffer
+    buffers: tuple[Buffer, ...] = ()
+    kept: "tuple[Kept[Any], ...]" = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the value as it travels."""
+        return sum(memoryview(part).nbytes for part in (self.data, *self.buffers))
+
+    def addresses(self) -> "Addresses":
+        """Return the content addresses of the value and of its parts, as it is now."""
+        views = [memoryview(part).cast("B") for part in (self.data, *self.buffers)]
+        parts = [content_address(view) for view in views]
+        whole = parts[0] if len(parts) == 1 else content_address(memoryview(b"".join(parts)))
+        return Addresses(
+            whole, tuple(part for part, view in zip(parts, views, strict=True) if view.nbytes > INLINE_LIMIT)
+        )
+
+    def unpack(self) -> Any:
+        """The value."""
+        return pickle.loads(self.data, buffers=self.buffers)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        noted(self.kept)
+        if protocol < 5:
+            return Packed, (bytes(self.data), tuple(map(bytes, self.buffers)))
+        return _repack, (pickle.PickleBuffer(self.data), *map(pickle.PickleBuffer, self.buffers))
+
+
+def _repack(data: Buffer, *buffers: Buffer) -> Packed:
+    return Packed(data, buffers)
+
+
+def pack(value: object, name: str | None = None, way: Way = "to a node") -> Packed:
+    """`value`, pickled on its own.
+
+    Raises:
+        NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    with noting() as kept:
+        data = dumps(value, buffers.append, name, way)
+    return Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
+
+
+def dumps(
+    value: object,
+    collect: Callable[[pickle.PickleBuffer], object] | None = None,
+    name: str | None = None,
+    way: Way = "to a node",
+) -> bytes:
+    """The pickle of `value`; buffers go to `collect`. Functions, classes and local modules travel by value.
+
+    Raises:
+        NotPicklableError: see `pack`.
+    """
+    sink = io.BytesIO()
+    try:
+        with travelling_by_value():
+            Pickler(sink, collect).dump(value)
+    except Exception as error:
+        raise not_picklable(value, name or "the value", error, way) from error
+    return sink.getvalue()
+
+
+def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Outgoing:
+    """`value` ready to send, as it is now.
+
+    Args:
+        as_is: do not copy memory that can be written to: the caller sees to it that nobody does until it is sent.
+
+    Raises:
+        TooLargeError: there is no memory for a copy.
+        NotPicklableError: see `pack`.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    with noting() as kept:
+        data = dumps(value, buffers.append, name)
+    ready = outgoing(data, [buffer.raw() for buffer in buffers], as_is=as_is)
+    return replace(ready, kept=tuple(kept.values())) if kept else ready
+
+
+def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, *, as_is: bool = False) -> Outgoing:
+    """The arguments of a call of function `name`, ready to send; `as_is`: see `encode`.
+
+    Raises:
+        NotPicklableError: an argument cannot be pickled. The message names it.
+    """
+    if not kwargs and all(type(arg) in _PLAIN for arg in args):
+        return outgoing(pickle.dumps((args, {}), protocol=5) if args else EMPTY_CALL, ())
+    try:
+        return encode((args, dict(kwargs)), f"the arguments of {name}()", as_is=as_is)
+    except NotPicklableError:
+        for which, value in [*enumerate(args, start=1), *kwargs.items()]:
+            encode(value, f"argument {which} of {name}()", as_is=True)
+        raise  # each can, and together they cannot
+
+
+class _PlainPickler(pickle.Pickler):
+    """Pickles as Python does, but for exceptions, which Python often cannot rebuild, and for what the node keeps."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if (kept := stand_in(obj)) is not None:
+            return kept.__reduce__()
+        return reduce_exception(obj) if isinstance(obj, BaseException) else NotImplemented
+
+
+def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[memoryview]]:
+    """Pickle and buffers of a value that a task returned. Plain pickle first: most results are plain data.
+
+    Raises:
+        NotPicklableError: see `pack`.
+    """
+    if type(value) in _PLAIN:
+        return pickle.dumps(value, protocol=5), []
+    if (kept := stand_in(value)) is not None:
+        value = kept
+    buffers: list[pickle.PickleBuffer] = []
+    sink = io.BytesIO()
+    try:
+        _PlainPickler(sink, protocol=5, buffer_callback=buffers.append).dump(value)
+        data = sink.getvalue()
+    except Exception:
+        buffers.clear()
+        data = dumps(value, buffers.append, name, "back from the node")
+    return data, [buffer.raw() for buffer in buffers]
+
+
+def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -> Outgoing:
+    """Decide which parts travel inside the message and which as blobs; `as_is`: see `encode`."""
+    if not views and len(data) <= INLINE_LIMIT:
+        return Outgoing(Payload(data))
+    blobs: dict[bytes, memoryview] = {}
+
+    def place(view: memoryview, limit: int) -> bytes | Blob:
+        flat = view.cast("B")
+        if flat.nbytes <= limit:
+            return bytes(flat)
+        key, still = (content_address(flat), flat) if as_is else unchanging(flat)
+        blobs[key] = still
+        return Blob(key, flat.nbytes)
+
+    inline = sum(view.nbytes for view in views if view.nbytes <= INLINE_LIMIT)
+    limit = INLINE_LIMIT if inline <= _MAX_INLINE else _MAX_INLINE // max(1, len(views))
+    return Outgoing(Payload(place(memoryview(data), INLINE_LIMIT), tuple(place(view, limit) for view in views)), blobs)
+
+
+def decode(payload: Payload, fetch: Fetch) -> Any:
+    """The value of `payload`. Buffers are writable, so that arrays are; `fetch` must give writable blobs for that."""
+    data = fetch(payload.data) if isinstance(payload.data, Blob) else payload.data
+    if not payload.buffers:
+        return pickle.loads(data)
+    return pickle.loads(data, buffers=[_buffer(part, fetch) for part in payload.buffers])
+
+
+def _buffer(part: bytes | Blob, fetch: Fetch) -> Buffer:
+    return fetch(part) if isinstance(part, Blob) else bytearray(part)
+
+
+def blobs_of(payloads: Iterable[Payload]) -> list[Blob]:
+    """The blobs that `payloads` refer to, in order."""
+    return [part for payload in payloads for part in (payload.data, *payload.buffers) if isinstance(part, Blob)]

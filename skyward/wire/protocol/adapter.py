@@ -1,0 +1,415 @@
+"""The worker-adapter protocol: how a source of nodes outside this process speaks to the controller of a pool.
+
+A worker group is one node with so many slots. The adapter connects, both sides prove that they know the token without
+saying it, and then the adapter sends heartbeats, which are echoed, and answers commands. Each message is one JSON
+object on a line of its own; nothing in it is ever run, and a line that is not exactly such a message is refused. After
+the proofs each line begins with a code (`Seal`), so that a relay can add, change, repeat and reorder nothing.
+
+Source: spec/ "Worker Adapter Protocol".
+"""
+
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NoReturn
+
+from skyward.providers.protocol import Access, ExecAccess, Instance, InstanceStatus, LocalAccess, SSHAccess
+from skyward.values.validation import FrozenMap
+from skyward.wire.protocol.strict import (
+    Malformed,
+    amount,
+    amounts,
+    boolean,
+    host,
+    named,
+    names,
+    one_of,
+    optional,
+    sentence,
+    several,
+    text,
+    whole,
+    wrong,
+)
+
+__all__ = [
+    "CODE_BYTES",
+    "GREETING_BYTES",
+    "LINE_BYTES",
+    "PROTOCOL",
+    "Answer",
+    "Challenge",
+    "Goodbye",
+    "Heartbeat",
+    "HeartbeatEcho",
+    "Malformed",
+    "Message",
+    "Proof",
+    "Seal",
+    "ShutdownWorkerGroup",
+    "StartWorkerGroup",
+    "Status",
+    "UnknownCommand",
+    "Welcome",
+    "decode",
+    "encode",
+    "proof_of",
+]
+
+PROTOCOL = 2
+LINE_BYTES = 64 * 1024
+"""The longest message that either side reads."""
+
+GREETING_BYTES = 512
+"""The longest line that either side reads before the proof."""
+
+CODE_BYTES = 65
+"""What a line has before its message after the proofs: 64 hexadecimal digits and a space."""
+
+_HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [\w@.:-]+)?")
+
+
+type Command = Literal["start", "shutdown", "unknown"]
+type Status = Literal["success", "too_much", "id_not_specified", "id_not_found", "unknown_action", "group_shutdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Controller, first of all: prove that you know the token."""
+
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Adapter: the proof; and a challenge to the controller, so that no other program is obeyed."""
+
+    proof: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Controller: the proof of its own."""
+
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Adapter, every few seconds: what it can do and what it has.
+
+    Attributes:
+        adapter_id: the same as long as the adapter has the same groups, over every connection.
+        max_worker_groups: that it can have at a time; -1 for no limit.
+        workers_per_group: slots of a node.
+        capabilities: of each node.
+        resources: of each node.
+        hourly_price: of each node, USD.
+        worker_group_ids: the groups that it has.
+    """
+
+    adapter_id: str
+    max_worker_groups: int
+    workers_per_group: int = 1
+    capabilities: frozenset[str] = frozenset()
+    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    hourly_price: float = 0.0
+    worker_group_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatEcho:
+    """Controller: a heartbeat was heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorkerGroup:
+    """Controller: start a group. Sent again under the same `request` until it is answered; starts one group at most.
+
+    Attributes:
+        worker_group_id: empty; the adapter gives the id.
+        capabilities: that the group must have.
+    """
+
+    request: str
+    worker_group_id: str = ""
+    capabilities: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownWorkerGroup:
+    """Controller: end a group. Sent again under the same `request` until it is answered."""
+
+    request: str
+    worker_group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Adapter: what came of a command.
+
+    Attributes:
+        worker_ids: the slots of a group that was started.
+        capabilities: that it has.
+        workers: the machines of a group that was started, with how each is entered.
+        reason: why, if it is no success, in a sentence.
+    """
+
+    request: str
+    worker_group_id: str
+    command: Command
+    status: Status
+    worker_ids: tuple[str, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+    workers: tuple[Instance, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """Either: this is the end of the connection.
+
+    Attributes:
+        ends_groups: whether it is also the end of every group: an adapter's are gone, a controller wants none.
+    """
+
+    reason: str
+    ends_groups: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommand:
+    """A well-formed message of a type that this side does not know."""
+
+    request: str
+
+
+type Message = (
+    Challenge | Proof | Welcome | Heartbeat | HeartbeatEcho | StartWorkerGroup | ShutdownWorkerGroup | Answer | Goodbye
+)
+
+
+def proof_of(token: str, role: Literal["adapter", "controller"], challenge: str, nonce: str) -> str:
+    """What only one who knows the token can say to `challenge`, which the other side made up, and `nonce`."""
+    return hmac.new(token.encode(), f"{role}:{challenge}:{nonce}".encode(), "sha256").hexdigest()
+
+
+class Seal:
+    """The codes of the lines that one side sends over one connection, after the proofs.
+
+    Each is the HMAC-SHA256 of the side, the number of the line and the line, under a key of this connection alone.
+    """
+
+    def __init__(self, token: str, role: Literal["adapter", "controller"], challenge: str, nonce: str) -> None:
+        self._key = hmac.digest(token.encode(), f"session:{challenge}:{nonce}".encode(), "sha256")
+        self._role = role
+        self._number = 0
+
+    def close(self, line: bytes) -> bytes:
+        """The next line to send, with its code."""
+        return self._code(line) + b" " + line
+
+    def open(self, line: bytes) -> bytes:
+        """The next line that came, without its code.
+
+        Raises:
+            Malformed: the other side did not send it, or not as the next one.
+        """
+        code, _, rest = line.partition(b" ")
+        if not hmac.compare_digest(code, self._code(rest)):
+            raise Malformed("A line does not have the expected code.")
+        return rest
+
+    def _code(self, line: bytes) -> bytes:
+        self._number += 1
+        said = f"{self._role}:{self._number}:".encode() + line
+        return hmac.digest(self._key, said, "sha256").hex().encode()
+
+
+def encode(message: Message) -> bytes:
+    """The message as a line.
+
+    Raises:
+        Malformed: the other side would refuse it.
+    """
+    plain = {"v": PROTOCOL, "type": _NAMES[type(message)], **_plain_fields(message)}
+    line = json.dumps(plain, separators=(",", ":")).encode() + b"\n"
+    decode(line)
+    return line
+
+
+def _plain_fields(value: Any) -> dict[str, Any]:
+    return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case frozenset():
+            return sorted(value)
+        case tuple():
+            return [_plain(each) for each in value]
+        case Mapping():
+            return dict(value)
+        case Instance():
+            return _plain_fields(value)
+        case LocalAccess(host, directory):  # its interpreter is the controller's choice
+            return {"kind": "local", "host": host, "directory": directory}
+        case ExecAccess():
+            raise Malformed("A machine that is entered by a command of the adapter's cannot be passed on.")
+        case SSHAccess():
+            if value.config not in (None, "none"):
+                raise Malformed("A machine that needs an SSH configuration of the adapter's cannot be passed on.")
+            return {"kind": "ssh", **_plain_fields(value)}
+    return value
+
+
+def decode(line: bytes) -> Message | UnknownCommand:
+    """The message of a line.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if len(line) > LINE_BYTES:
+        raise Malformed(f"A line has {len(line)} bytes; the most is {LINE_BYTES}.")
+    try:
+        words = json.loads(line.decode(), parse_constant=_no_number, object_pairs_hook=_once)
+    except Malformed:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"A line is no JSON ({type(error).__name__}).") from None
+    if not isinstance(words, dict):
+        raise Malformed("A line is no JSON object.")
+    version, name = words.pop("v", None), words.pop("type", None)
+    if type(version) is not int or version != PROTOCOL:
+        raise Malformed(f"A message is not of version {PROTOCOL} of the protocol, which this side speaks.")
+    if not isinstance(name, str):
+        raise Malformed("A message has no type.")
+    found = _TYPES.get(name)
+    if found is None:
+        return UnknownCommand(named(words.get("request"), "request"))
+    message: Message = _read(found, words)
+    return message
+
+
+def _no_number(name: str) -> NoReturn:
+    raise Malformed(f"A message holds {name}, which is no number.")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise Malformed("A message says something twice.")
+    return found
+
+
+def _read(kind: type[Any], words: Any) -> Any:
+    """A value of `kind`, with exactly the fields that it has."""
+    readers = _FIELDS[kind]
+    if not isinstance(words, dict):
+        raise Malformed(f"A {kind.__name__} is no JSON object.")
+    if words.keys() != readers.keys():
+        differ = ", ".join(sorted(repr(each[:40]) for each in words.keys() ^ readers.keys())[:3])
+        raise Malformed(f"A {kind.__name__} has fields too many or too few: {differ}.")
+    return kind(**{name: read(words[name], name) for name, read in readers.items()})
+
+
+def _loopback(value: object, name: str) -> str:
+    address = host(value, name)
+    return address if address.startswith("127.") else wrong(name, "a loopback address")
+
+
+def _config(value: object, name: str) -> str | None:
+    return "none" if value == "none" else None if value is None else wrong(name, "none: it stays with the adapter")
+
+
+def _host_key(value: object, name: str) -> str:
+    line = named(value, name)
+    return line if _HOST_KEY.fullmatch(line) else wrong(name, "a host key such as 'ssh-ed25519 AAAA...'")
+
+
+def _access(value: object, name: str) -> Access | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        wrong(name, "an object")
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in _ACCESS:
+        wrong(f"the kind of {name}", f"one of {', '.join(_ACCESS)}")
+    access: Access = _read(_ACCESS[kind], {key: each for key, each in value.items() if key != "kind"})
+    return access
+
+
+def _instance(value: object, name: str) -> Instance:
+    found: Instance = _read(Instance, value)
+    return found
+
+
+_ACCESS: Mapping[str, type[Access]] = {"local": LocalAccess, "ssh": SSHAccess}
+_FIELDS: Mapping[type[Any], Mapping[str, Callable[[object, str], Any]]] = {
+    LocalAccess: {"host": _loopback, "directory": named},
+    SSHAccess: {
+        "host": host,
+        "port": optional(whole(1, 65535)),
+        "user": optional(host),
+        "client_keys": several(named),
+        "known_hosts": optional(named),
+        "host_key": optional(_host_key),
+        "config": _config,
+        "directory": optional(named),
+        "grace": amount,
+        "python": optional(named),
+        "answer_within": optional(amount),
+        "retry_every": optional(amount),
+        "lent": boolean,
+    },
+    Instance: {
+        "id": named,
+        "status": one_of(InstanceStatus),
+        "access": _access,
+        "address": text,
+        "public_address": text,
+        "interface": text,
+        "spot": boolean,
+        "hourly_price": amount,
+    },
+    Challenge: {"nonce": named},
+    Proof: {"proof": named, "nonce": named},
+    Welcome: {"proof": named},
+    Heartbeat: {
+        "adapter_id": named,
+        "max_worker_groups": whole(-1),
+        "workers_per_group": whole(1),
+        "capabilities": names,
+        "resources": amounts,
+        "hourly_price": amount,
+        "worker_group_ids": several(named),
+    },
+    HeartbeatEcho: {},
+    StartWorkerGroup: {"request": named, "worker_group_id": text, "capabilities": names},
+    ShutdownWorkerGroup: {"request": named, "worker_group_id": text},
+    Answer: {
+        "request": named,
+        "worker_group_id": text,
+        "command": one_of(Command),
+        "status": one_of(Status),
+        "worker_ids": several(named),
+        "capabilities": names,
+        "workers": several(_instance),
+        "reason": sentence,
+    },
+    Goodbye: {"reason": sentence, "ends_groups": boolean},
+}
+_TYPES: Mapping[str, type[Any]] = {
+    "challenge": Challenge,
+    "proof": Proof,
+    "welcome": Welcome,
+    "heartbeat": Heartbeat,
+    "heartbeat_echo": HeartbeatEcho,
+    "start_worker_group": StartWorkerGroup,
+    "shutdown_worker_group": ShutdownWorkerGroup,
+    "answer": Answer,
+    "goodbye": Goodbye,
+}
+_NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _TYPES.items()}

@@ -1,0 +1,22 @@
+"""Flow control of streams: how much may be under way that the other side has not consumed.
+
+Credit is counted in units, so that a window bounds elements and bytes at once: an element costs one unit and one more
+per 16 KiB. The window holds 4,096 small elements or 64 MiB of large ones; an element larger than the window goes alone.
+"""
+
+from skyward.wire.protocol.messages import Blob, Payload
+
+__all__ = ["WINDOW", "cost"]
+
+WINDOW = 4096
+"""Units that may be under way in one direction of one stream."""
+
+_UNIT_BYTES = 16 * 1024
+
+
+def cost(payload: Payload) -> int:
+    """Units of credit that an element takes, the same at both ends."""
+    size = 0
+    for part in (payload.data, *payload.buffers):
+        size += part.size if isinstance(part, Blob) else len(part)
+    return min(WINDOW, 1 + size // _UNIT_BYTES)

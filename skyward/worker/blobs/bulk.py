@@ -1,0 +1,92 @@
+"""The node's end of the bulk path."""
+
+import socket
+from collections.abc import Iterator
+
+from skyward.wire.transport.bulk import FULL, GET, MISSING, OK, PUT, SIZE, Request, send_file
+from skyward.wire.transport.proof import prove_to_caller
+from skyward.worker.blobs.arrivals import Arrivals
+from skyward.worker.blobs.gate import Gate
+from skyward.worker.blobs.store import BlobStore
+
+__all__ = ["BulkServer"]
+
+_BUFFER = 1024 * 1024
+
+
+class BulkServer:
+    """Takes blobs in and gives them out, a thread per connection."""
+
+    def __init__(self, host: str, key: bytes, store: BlobStore, arrivals: Arrivals) -> None:
+        self._listener = socket.create_server((host, 0))
+        self._store = store
+        self._arrivals = arrivals
+        Gate(self._listener, lambda each: prove_to_caller(each, key), self._serve, "skyward-bulk", _undelayed)
+
+    @property
+    def address(self) -> str:
+        """`host:port` it listens on."""
+        host, port = self._listener.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                while (request := Request.read(connection)) is not None:
+                    if request.verb == PUT:
+                        self._take(connection, request)
+                    elif request.verb == GET:
+                        self._give(connection, request)
+            except (EOFError, OSError):
+                return
+
+    def _take(self, connection: socket.socket, request: Request) -> None:
+        parts = _receive(connection, request.size)
+        try:
+            with self._arrivals.writing(request.key, request.size) as arrival:
+                try:
+                    for start, part in parts:
+                        arrival.write(part, start)
+                except MemoryError:
+                    self._arrivals.spoil(request.key, arrival)
+                    raise
+        except MemoryError:
+            for _ in parts:  # the answer is read after the rest was sent
+                continue
+            connection.sendall(FULL)
+        else:
+            connection.sendall(OK)
+
+    def _give(self, connection: socket.socket, request: Request) -> None:
+        if (owned := self._store.owned(request.key)) is not None:
+            connection.sendall(OK + SIZE.pack(owned.nbytes))
+            connection.sendall(owned)
+            return
+        try:
+            blob = self._store.get(request.key)
+        except KeyError:
+            connection.sendall(MISSING)
+            return
+        connection.sendall(OK + SIZE.pack(blob.size))
+        send_file(connection, blob.fd, blob.start, blob.size)
+
+
+def _undelayed(connection: socket.socket) -> socket.socket:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _receive(connection: socket.socket, size: int) -> Iterator[tuple[int, memoryview]]:
+    """The parts of a blob as they come, each with where it begins. A part is good until the next one is asked for.
+
+    Raises:
+        EOFError: the connection ended before.
+    """
+    buffer = memoryview(bytearray(min(size, _BUFFER)))
+    done = 0
+    while done < size:  # faster than reading into a mapping of it: no page is faulted in
+        count = connection.recv_into(buffer[: min(size - done, _BUFFER)])
+        if count == 0:
+            raise EOFError("the connection ended in the middle of a blob")
+        yield done, buffer[:count]
+        done += count

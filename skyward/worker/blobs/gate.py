@@ -1,0 +1,212 @@
+"""Accepting connections from anybody, and serving only those whose other end has proved itself.
+
+Strangers cost little: one thread for all of them, `most` connections at a time, and a few bytes each until
+`PROVE_WITHIN` seconds are over. With `most` connections, the oldest that has sent nothing is dropped for a new one, but
+none in its first `KEEP` seconds, in which a caller far away can prove itself. Until then, new connections wait in the
+listen queue. Where strangers fail in numbers, they wait there too, so that tasks keep the processor.
+
+Tasks run in this process, and may replace what modules hold, and use up its threads and descriptors. A connection that
+cannot be served for that is dropped, and the next one is accepted.
+"""
+
+import contextlib
+import logging
+import resource
+import selectors
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Thread  # tasks may replace the attributes of the module
+
+from skyward.process.clock import clock
+from skyward.wire.transport.proof import PROVE_WITHIN, Steps
+
+__all__ = ["KEEP", "MOST", "Gate", "most_strangers"]
+
+MOST = 1024
+"""Connections that have not proved themselves yet, at most."""
+
+_SHARE = 16
+"""The part of the descriptors of this process that they may take: one in so many."""
+
+KEEP = 1.0
+"""Seconds in which a connection is not dropped for a newer one."""
+
+_PAUSE = 0.001
+"""Seconds until the next connection is accepted after one has failed."""
+
+_FULL = 0.2
+"""Seconds until the next attempt to accept a connection where no descriptor is free."""
+
+_logger = logging.getLogger(__name__)
+
+
+def most_strangers() -> int:
+    """Return how many connections may be unproved at a time: at most `MOST`, fewer where descriptors are few."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if soft == resource.RLIM_INFINITY else max(16, min(MOST, soft // _SHARE))
+
+
+@dataclass(slots=True, eq=False)
+class _Stranger[C: socket.socket]:
+    connection: C
+    steps: Steps[None]
+    since: float
+
+
+class Gate[C: socket.socket]:
+    """Serves a listener, on a thread of its own.
+
+    Args:
+        prove: does our part of the proof on a connection that does not block.
+        serve: serves a connection that has proved itself, on a thread of its own, and closes it.
+        name: of the threads.
+        wrap: makes what `prove` and `serve` take of a connection that was accepted.
+        most: connections at a time that have not proved themselves; by default `most_strangers()`.
+        within: seconds that each of them has for that.
+        keep: seconds in which none of them is dropped for a newer one.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        prove: Callable[[C], Steps[None]],
+        serve: Callable[[C], None],
+        name: str,
+        wrap: Callable[[socket.socket], C],
+        most: int | None = None,
+        within: float = PROVE_WITHIN,
+        keep: float = KEEP,
+    ) -> None:
+        self._listener = listener
+        self._prove = prove
+        self._serve = serve
+        self._name = name
+        self._wrap = wrap
+        self._most = most_strangers() if most is None else most
+        self._within = within
+        self._keep = keep
+        self._strangers: dict[_Stranger[C], None] = {}  # the oldest first, as in the next one
+        self._silent: dict[_Stranger[C], None] = {}  # those that have sent nothing
+        self._selector = selectors.DefaultSelector()
+        self._listening = False
+        self._accept_from = 0.0
+        listener.setblocking(False)
+        self._waking, self._wake = socket.socketpair()
+        self._selector.register(self._waking, selectors.EVENT_READ)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop accepting connections. Connections being served continue."""
+        self._wake.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._selector, self._waking:
+            while self._turn():
+                pass
+            for stranger in tuple(self._strangers):
+                self._drop(stranger)
+
+    def _turn(self) -> bool:
+        now = clock.monotonic()
+        while (first := next(iter(self._strangers), None)) is not None and first.since + self._within <= now:
+            self._drop(first)
+        accept_from = max(self._accept_from, self._room_from())
+        self._listen(accept_from <= now)
+        events = [] if self._listening else [accept_from]
+        if first is not None:
+            events.append(first.since + self._within)
+        for key, _ in self._selector.select(max(0.0, min(events) - now) if events else None):
+            if key.fileobj is self._waking:
+                return False
+            if key.data is None:
+                self._accept()
+            elif key.data in self._strangers:
+                self._silent.pop(key.data, None)
+                self._go_on(key.data)
+        return True
+
+    def _listen(self, wanted: bool) -> None:
+        """Watch the listener, or stop watching it: new connections then wait in its queue."""
+        if self._listening and not wanted:
+            self._selector.unregister(self._listener)
+            self._listening = False
+        elif wanted and not self._listening:
+            try:
+                self._selector.register(self._listener, selectors.EVENT_READ)
+            except OSError:  # the system has no memory for it
+                self._pause(_FULL)
+            else:
+                self._listening = True
+
+    def _pause(self, seconds: float) -> None:
+        """Accept no connection for so long. Those that are proving themselves go on."""
+        self._accept_from = max(self._accept_from, clock.monotonic() + seconds)
+
+    def _next_out(self) -> _Stranger[C]:
+        """Return the connection to drop for a new one."""
+        return next(iter(self._silent or self._strangers))
+
+    def _room_from(self) -> float:
+        """Return the time from which there is room for one more connection."""
+        return self._next_out().since + self._keep if len(self._strangers) >= self._most else 0.0
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # no descriptor is free; one may be, a little later
+            self._pause(_FULL)
+            return
+        if len(self._strangers) >= self._most:
+            self._drop(self._next_out())
+        try:
+            accepted.setblocking(False)
+            connection = self._wrap(accepted)
+        except Exception as error:  # it is gone already, or there is no memory for it
+            _logger.debug("%s: a connection could not be used: %s", self._name, error)
+            accepted.close()
+            self._pause(_PAUSE)
+            return
+        stranger = _Stranger(connection, self._prove(connection), clock.monotonic())
+        self._strangers[stranger] = None
+        self._silent[stranger] = None
+        self._go_on(stranger)
+
+    def _go_on(self, stranger: _Stranger[C]) -> None:
+        try:
+            event = next(stranger.steps, None)
+            if event is None:
+                self._admit(stranger)
+            else:
+                self._expect(stranger, event)
+        except Exception as error:  # whatever it sent, or this process lacks, it ends its own connection alone
+            _logger.debug("%s: a connection failed before the proof: %s", self._name, error)
+            self._drop(stranger)
+
+    def _expect(self, stranger: _Stranger[C], event: int) -> None:
+        key = self._selector.get_map().get(stranger.connection)
+        if key is None:
+            self._selector.register(stranger.connection, event, stranger)
+        elif key.events != event:
+            self._selector.modify(stranger.connection, event, stranger)
+
+    def _admit(self, stranger: _Stranger[C]) -> None:
+        self._forget(stranger)
+        stranger.connection.setblocking(True)
+        Thread(target=self._serve, args=(stranger.connection,), name=self._name, daemon=True).start()
+
+    def _forget(self, stranger: _Stranger[C]) -> None:
+        self._strangers.pop(stranger, None)
+        self._silent.pop(stranger, None)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(stranger.connection)
+
+    def _drop(self, stranger: _Stranger[C]) -> None:
+        self._pause(_PAUSE)
+        self._forget(stranger)
+        stranger.steps.close()
+        stranger.connection.close()

@@ -1,0 +1,209 @@
+"""What a node has from the other nodes of its pool, and gives to them: blobs, so that the client sends each once."""
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock, Thread  # tasks may replace the attributes of the module
+
+from blake3 import blake3
+
+from skyward.process.clock import clock
+from skyward.wire.payloads.digest import is_fresh
+from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
+from skyward.wire.transport.bulk import read_exactly, read_into
+from skyward.wire.transport.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
+from skyward.wire.transport.trust import Credentials
+from skyward.worker.blobs.arrivals import Arrival, Arrivals, Source
+from skyward.worker.blobs.gate import Gate
+from skyward.worker.blobs.store import Place
+
+__all__ = ["Getting", "Peers", "share", "stream"]
+
+CONNECT_WITHIN = 3.0
+SILENCE = 10.0
+"""Seconds without a frame after which the other node counts as gone. It sends one each `BEAT`."""
+
+STARVED = 300.0
+"""Seconds of empty frames after which there is something wrong with where the other node has it from."""
+
+
+class Peers:
+    """Gives blobs to other nodes, and gets them, a thread for each.
+
+    Args:
+        tell: takes what the client is to hear.
+    """
+
+    def __init__(self, arrivals: Arrivals, tell: Callable[[Peered | Fetched], None]) -> None:
+        self._arrivals = arrivals
+        self._tell = tell
+        self._address = ""
+        self._asking: ssl.SSLContext | None = None
+        self._attempts: dict[bytes, int] = {}
+        self._lock = Lock()
+
+    def obey(self, command: Peering | Fetch) -> None:
+        """Begin to give, or get one. Told to give again, as by another client of the pool, it says where it does."""
+        match command:
+            case Peering():
+                try:
+                    self._address = self._address or self._open(command)
+                    self._tell(Peered(self._address))
+                except OSError as error:  # of TLS, too
+                    self._tell(Peered("", str(error)))
+            case Fetch():
+                with self._lock:
+                    self._attempts[command.blob.key] = command.attempt
+                Thread(target=self._fetch, args=(command,), name="skyward-peer-in", daemon=True).start()
+
+    # Giving.
+
+    def _open(self, peering: Peering) -> str:
+        """Listen; where."""
+        giving, self._asking = contexts(Credentials(peering.cert, peering.key, peering.ca))
+        try:
+            listener = socket.create_server((peering.host, 0))
+        except OSError:  # an address that is not of this machine: others reach it through what is in between
+            listener = socket.create_server(("0.0.0.0", 0))
+
+        def wrapped(plain: socket.socket) -> ssl.SSLSocket:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return giving.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+
+        Gate(listener, handshake, self._give, "skyward-peer-out", wrapped)
+        return f"{peering.host}:{listener.getsockname()[1]}"
+
+    def _give(self, connection: ssl.SSLSocket) -> None:
+        with contextlib.suppress(OSError, EOFError), connection:
+            connection.settimeout(CONNECT_WITHIN)
+            verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
+            connection.settimeout(SILENCE)
+            while True:
+                with self._arrivals.reading(key, BEAT) as source:
+                    if source is not None:
+                        (share if verb == SHARE else stream)(connection, source, offset)
+                        return
+                connection.sendall(LENGTH.pack(0))
+
+    # Getting.
+
+    def _fetch(self, fetch: Fetch) -> None:
+        key, attempt = fetch.blob.key, fetch.attempt
+        getting = Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
+        why = ""
+        try:
+            if not self._arrivals.retain(key):
+                getting.get(self._connect(fetch.source), near=fetch.near)
+        except (OSError, EOFError, MemoryError) as error:
+            why = f"{fetch.source}: {error or type(error).__name__}"
+        with self._lock:
+            if self._attempts.get(key) == attempt:
+                del self._attempts[key]
+        self._tell(Fetched(key, attempt, why, reached=not why or getting.reached))
+
+    def _connect(self, source: str) -> ssl.SSLSocket:
+        if self._asking is None:
+            raise ConnectionError("this node has no certificate")
+        host, _, port = source.rpartition(":")
+        plain = socket.create_connection((host, int(port)), timeout=CONNECT_WITHIN)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._asking.wrap_socket(plain)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
+    """Say where it is, once it is whole; it stays there until the other end has opened it."""
+    while source.reached(source.blob.size - 1, BEAT) < source.blob.size:
+        connection.sendall(LENGTH.pack(0))
+    place = json.dumps(source.blob.place).encode()
+    connection.sendall(LENGTH.pack(len(place)) + place)
+    connection.recv(1)
+
+
+def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
+    """Send what there is, and what comes."""
+    blob = source.blob
+    buffer = memoryview(bytearray(min(FRAME, blob.size)))
+    while offset < blob.size:
+        ready = source.reached(offset, BEAT) - offset
+        if ready <= 0:
+            connection.sendall(LENGTH.pack(0))
+            continue
+        count = os.preadv(blob.fd, [buffer[: min(ready, FRAME)]], blob.start + offset)
+        connection.sendall(LENGTH.pack(count))
+        connection.sendall(buffer[:count])
+        offset += count
+
+
+@dataclass(slots=True)
+class Getting:
+    """One attempt to get a blob; `superseded` says whether there is a later one. `reached`: the other node answers."""
+
+    arrivals: Arrivals
+    blob: Blob
+    superseded: Callable[[], bool]
+    reached: bool = False
+
+    def get(self, connection: ssl.SSLSocket, *, near: bool) -> None:
+        """Get it.
+
+        Raises:
+            EOFError, OSError: it does not come, or is not what it should be.
+            MemoryError: there is not enough memory for it.
+        """
+        with connection:
+            connection.settimeout(SILENCE)
+            if near:
+                self._adopt(connection)
+                return
+            with self.arrivals.writing(self.blob.key, self.blob.size) as arrival:
+                offset = arrival.reached
+                connection.sendall(REQUEST.pack(STREAM, self.blob.key, offset))
+                self._receive(connection, arrival, offset)
+                self._verify(arrival)
+
+    def _adopt(self, connection: ssl.SSLSocket) -> None:
+        connection.sendall(REQUEST.pack(SHARE, self.blob.key, 0))
+        place = Place(*json.loads(read_exactly(connection, self._length(connection))))
+        if place.size != self.blob.size:
+            raise EOFError("what is there is not the blob")
+        self.arrivals.adopt(self.blob.key, place)
+
+    def _receive(self, connection: ssl.SSLSocket, arrival: Arrival, at: int) -> None:
+        buffer = memoryview(bytearray(min(FRAME, self.blob.size)))
+        while at < self.blob.size:
+            count = self._length(connection)
+            if count > min(FRAME, self.blob.size - at):
+                raise EOFError("more comes than there is")
+            read_into(connection, buffer[:count])
+            arrival.write(buffer[:count], at)
+            at += count
+
+    def _length(self, connection: ssl.SSLSocket) -> int:
+        """Of the next frame with something in it."""
+        since = clock.monotonic()
+        while True:
+            (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
+            self.reached = True
+            if self.superseded():
+                raise EOFError("it comes from elsewhere now")
+            if length:
+                return int(length)
+            if clock.monotonic() - since > STARVED:
+                raise EOFError(f"nothing came for {STARVED:.0f} s")
+
+    def _verify(self, arrival: Arrival) -> None:
+        if is_fresh(self.blob.key):
+            return
+        with arrival.blob.read() as view:
+            same = blake3(view, max_threads=blake3.AUTO).digest() == self.blob.key
+        if not same:
+            self.arrivals.spoil(self.blob.key, arrival)
+            raise EOFError("what came is not the blob")

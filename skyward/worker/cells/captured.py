@@ -1,0 +1,352 @@
+"""The values of the notebook in a cell on a node: opened before it, and compared after it.
+
+Objects that refer to one another travel in one pickle. Which of them a cell has changed is found by pickling them once
+more: the pickle and its buffers are as they came, or they are not. Values that say it in a cheaper way are asked first.
+"""
+
+import types
+from bisect import bisect_right
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from skyward.errors import PayloadError
+from skyward.wire.kinds.arrays import is_array
+from skyward.wire.objects.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of, registered_with
+from skyward.wire.objects.notebook import Shared, Side, pack_shared, unpack_tracked
+from skyward.wire.objects.process_wide import name_of, state_test, title_of
+from skyward.wire.payloads.payload import Packed
+from skyward.worker.cells.finalizers import Departing
+from skyward.worker.cells.written import Watch, address_of, watch
+
+__all__ = ["Captured", "Memory", "Part", "Root", "Span"]
+
+
+_ATTEMPTS = 2
+"""Times that a part is begun: once more by a class that the first time is on the way to, and that needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A value that was captured.
+
+    Attributes:
+        names: its names in the notebook; a class that only another value refers to has none.
+        key: the id of a class of the notebook; empty for any other value.
+    """
+
+    names: tuple[str, ...]
+    key: str = ""
+
+
+@dataclass
+class Part:
+    """Values that travelled in one pickle.
+
+    Attributes:
+        roots: which values those are.
+        packed: the pickle.
+        values: the values, in the order of `roots`, once they are opened.
+        memo: the memo of the pickle.
+        watches: what is known of each buffer.
+        unchanged: tells that the values are as they came, if that can be told without pickling them.
+        other: of one that was opened only to compare with it, the side on which it is.
+        fresh: the part opened once more, if it was.
+        is_reopened: whether that was tried.
+        departing: takes the objects that must not be finalized on the node.
+    """
+
+    roots: tuple[Root, ...]
+    packed: Packed
+    values: tuple[Any, ...] = ()
+    memo: Any = None
+    watches: tuple[Watch, ...] = ()
+    unchanged: Callable[[], bool] | None = None
+    other: Side | None = None
+    fresh: "Part | None" = None
+    is_reopened: bool = False
+    departing: Departing = field(default_factory=Departing)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Ids of the classes among the values."""
+        return frozenset(root.key for root in self.roots if root.key)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values; of a class without a name, its own, and what settings are called."""
+        named = [name for root in self.roots for name in root.names]
+        own = (value.__qualname__ if isinstance(value, type) else title_of(value) for value in self.values)
+        return tuple(named) or tuple(filter(None, own))
+
+    def open(self, side: Side) -> None:
+        """Unpack the values, and note how they are."""
+        value, memo = unpack_tracked(self.packed, side)
+        self.departing.add(side, lambda: memo.copy().values())
+        if self.memo is not None:
+            return  # a class in it needed another one, which needed the class: it was opened meanwhile
+        self.memo = memo
+        self.values = (value,) if len(self.roots) == 1 else tuple(value)
+        if self.other is None:
+            self.watches = tuple(map(watch, self.packed.buffers))
+            self.unchanged = self._in_short()
+
+    def _in_short(self) -> Callable[[], bool] | None:
+        """What tells that the values are as they came without pickling them; None if nothing does."""
+        if all(map(is_fixed, self.values)):
+            return lambda: True
+        tests: list[Callable[[], bool] | None] = []
+        for value in self.values:
+            if is_array(value) and not value.dtype.hasobject and self.packed.buffers:
+                tests.append(_layout_test(value))
+            elif name_of(value):
+                tests.append(state_test(value))
+            elif isinstance(value, types.FunctionType):
+                tests.append(_function_test(value))
+            elif isinstance(value, type):
+                tests.append(_class_test(value))
+            elif not is_fixed(value):
+                return None
+        known = [test for test in tests if test is not None]
+        if len(known) < len(tests):
+            return None
+        watches = self.watches
+        return lambda: not any(each.written() for each in watches) and all(test() for test in known)
+
+    def pack(self, side: Side) -> Shared:
+        """The values as they are now.
+
+        Raises:
+            NotPicklableError: they cannot be pickled.
+        """
+        value = self.values[0] if len(self.values) == 1 else list(self.values)
+        return pack_shared(value, side, self.names[0] if self.names else "the value", whole=self.keys)
+
+    def changed(self, side: Side) -> Shared | None:
+        """The values as they are now; None if they are as they came.
+
+        Raises:
+            NotPicklableError: they cannot be pickled any more.
+        """
+        if self.memo is None:
+            return None
+        if self.unchanged is not None:
+            return None if self.unchanged() else self.pack(side)
+        now = self.pack(side)
+        if any(each.written() for each in self.watches):
+            return now
+        if _is_same(now.packed, self.packed):
+            return None
+        # What has travelled may be pickled otherwise than before: compare with what has just travelled too.
+        fresh = self.reopened(side)
+        try:
+            again = None if fresh is None or fresh.other is None else fresh.pack(fresh.other)
+        except Exception:  # code of the user runs there, which did well before
+            again = None
+        if again is None:
+            return now
+        return None if _is_same(now.packed, again.packed, set(map(_span, self.packed.buffers))) else now
+
+    def objects(self) -> dict[int, Any]:
+        """The objects in it by their numbers."""
+        return self.memo.copy()  # type: ignore[no-any-return]  # it is not typed
+
+    def reopened(self, side: Side) -> "Part | None":
+        """The values as they came, but for memory that was written to; None if they cannot be opened once more.
+
+        Their functions are on a namespace of their own, see `other`.
+        """
+        if not self.is_reopened:
+            self.is_reopened = True
+            fresh = Part(self.roots, self.packed, departing=self.departing)
+            fresh.other = side.without(self.keys)
+            with suppress(Exception):  # code of the user runs there, which did well before
+                fresh.open(fresh.other)
+                self.fresh = fresh
+        return self.fresh
+
+    def memory(self) -> "Memory":
+        """The buffers, as they are now that the cell is over."""
+        spans = [(*_span(buffer), watch) for buffer, watch in zip(self.packed.buffers, self.watches, strict=True)]
+        spans.sort(key=lambda each: each[:2])
+        return Memory([Span(start, end, each.written(), each.before, each.address) for start, end, each in spans])
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One buffer.
+
+    Attributes:
+        start: its first address.
+        end: the one after the last byte.
+        is_written: whether it was written to.
+        before: gives its bytes as they were, None where nobody has them.
+        address: their content address; None where nobody knows it.
+    """
+
+    start: int
+    end: int
+    is_written: bool
+    before: Callable[[], bytes | memoryview | None]
+    address: bytes | None
+
+
+class Memory:
+    """The buffers of a part, in order of their addresses."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._starts = [each.start for each in spans]
+
+    def at(self, start: int, end: int) -> Span | None:
+        """The buffer that has these addresses."""
+        number = bisect_right(self._starts, start) - 1
+        found = self._spans[number] if number >= 0 else None
+        return found if found is not None and end <= found.end else None
+
+
+class Captured:
+    """The parts of a cell.
+
+    Attributes:
+        parts: they.
+        departing: what must not be finalized on the node; `release` it when the cell has ended.
+    """
+
+    def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
+        self.departing = Departing()
+        self.parts = [Part(each, one, departing=self.departing) for each, one in zip(roots, packed, strict=True)]
+
+    @property
+    def titles(self) -> set[str]:
+        """What sentences call the settings among the values."""
+        return {title for part in self.parts for value in part.values if (title := title_of(value))}
+
+    def open(self, side: Side, node: int) -> None:
+        """Bind the values in the namespace of `side`, on the node of this rank.
+
+        Raises:
+            PayloadError: a value cannot be read here.
+            ModuleNotFoundError: a value needs a module that is not installed here.
+        """
+        begun = [0] * len(self.parts)
+
+        def open_part(number: int) -> None:
+            begun[number] += 1
+            if self.parts[number].memo is None and begun[number] <= _ATTEMPTS:
+                self._open(self.parts[number], side, node)
+
+        for number, part in enumerate(self.parts):
+            for key in part.keys:
+                side.from_home.add(key)
+                side.unopened[key] = partial(open_part, number)
+        for number in range(len(self.parts)):
+            open_part(number)
+
+    def _open(self, part: Part, side: Side, node: int) -> None:
+        try:
+            part.open(side)
+        except (ModuleNotFoundError, PayloadError):
+            raise
+        except Exception as error:
+            name = next(iter(part.names), "a value")
+            what = f"{name} cannot be read on node {node} ({type(error).__name__}: {error})"
+            own = _raised_in(error, side)
+            if own:
+                why = (
+                    f"{own} raised that while a copy was made there. It is called before the attributes of the copy, "
+                    "and all names of the notebook, are there: have it do without them, or make the object in the cell."
+                )
+            else:
+                why = (
+                    "the node may have another version of the package that it comes from. "
+                    "Pin the version with --pip, or make it on the node."
+                )
+            raise PayloadError(f"{what}; {why}") from error
+        for root, value in zip(part.roots, part.values, strict=True):
+            for name in root.names:
+                side.namespace[name] = value
+
+
+def _raised_in(error: Exception, side: Side) -> str:
+    """The function of the notebook that raised `error`; empty if none did."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals is side.namespace:
+            found = trace.tb_frame.f_code.co_qualname
+        trace = trace.tb_next
+    return found
+
+
+def _layout_test(array: Any) -> Callable[[], bool]:
+    shape, dtype, is_writable = array.shape, array.dtype, array.flags.writeable
+    return lambda: bool(array.shape == shape and array.dtype == dtype and array.flags.writeable == is_writable)
+
+
+def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
+    """What tells that a function is as it was; None if it refers to objects that can change."""
+    held = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    if function.__closure__ or function.__dict__ or not all(map(is_fixed, held)):
+        return None
+    settings = [getattr(function, name) for name in OF_FUNCTIONS]
+    annotations = dict(function.__annotations__)
+
+    def test() -> bool:
+        same = all(getattr(function, name) is part for name, part in zip(OF_FUNCTIONS, settings, strict=True))
+        return same and not function.__dict__ and function.__annotations__ == annotations
+
+    return test
+
+
+def _class_test(kind: type) -> Callable[[], bool] | None:
+    before = of_user(vars(kind))
+    structure = _structure(kind)
+    tests = []
+    for value in before.values():
+        parts = None if isinstance(value, types.FunctionType) else parts_of(value)
+        for part in (value,) if parts is None else parts:
+            test = _function_test(part) if isinstance(part, types.FunctionType) else None
+            if test is not None:
+                tests.append(test)
+            elif not is_fixed(part):
+                return None
+
+    def test_class() -> bool:
+        now = of_user(vars(kind))
+        same = now.keys() == before.keys() and all(now[name] is before[name] for name in now)
+        return same and _structure(kind) == structure and all(test() for test in tests)
+
+    return test_class
+
+
+def _structure(kind: type) -> tuple[object, ...]:
+    """What a class is beside its attributes."""
+    annotations = dict(vars(kind).get("__annotations__", ()))
+    return kind.__name__, kind.__qualname__, kind.__bases__, set(registered_with(kind)), annotations
+
+
+def _span(buffer: Any) -> tuple[int, int]:
+    view = memoryview(buffer).cast("B")
+    start = address_of(view)
+    return start, start + view.nbytes
+
+
+def _is_same(one: Packed, other: Packed, arrived: Set[tuple[int, int]] | None = None) -> bool:
+    """Whether two pickles are the same, and stand on the same memory.
+
+    Args:
+        one: a pickle.
+        other: another one.
+        arrived: where the buffers lie that values arrived in. Memory that values have made of what they arrived with
+            may lie elsewhere, if its bytes are the same.
+    """
+    if bytes(one.data) != bytes(other.data) or len(one.buffers) != len(other.buffers):
+        return False
+    return all(
+        (span := _span(mine)) == (place := _span(its))
+        or (arrived is not None and arrived.isdisjoint((span, place)) and bytes(mine) == bytes(its))
+        for mine, its in zip(one.buffers, other.buffers, strict=True)
+    )

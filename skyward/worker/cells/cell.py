@@ -1,0 +1,403 @@
+"""A notebook cell on a node: an ordinary task whose arguments are what the notebook gave it.
+
+The cell runs in a namespace of its own, as if it ran in the notebook. What it binds, changes and unbinds goes back,
+also when it fails half-way.
+"""
+
+import asyncio
+import builtins
+import importlib
+import inspect
+import linecache
+import sys
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from skyward.errors import MissingModuleError
+from skyward.files.request import FilesRequest, FilesResult
+from skyward.kept.keep import KEEP_FOR, KeptInfo
+from skyward.wire.failures.failure import Failure, capture_failure
+from skyward.wire.objects.notebook import Side, pack_shared
+from skyward.wire.payloads.payload import Packed
+from skyward.worker.cells.captured import Captured, Root
+from skyward.worker.cells.failing import recorder_for
+from skyward.worker.cells.files import CellFiles
+from skyward.worker.cells.harvest import Harvest, harvest
+from skyward.worker.cells.imports import Forgotten, install
+from skyward.worker.cells.keeping import (
+    CellSurroundings,
+    among_cells,
+    find_kept,
+    keep_names,
+    let_go,
+    look_again,
+    note_classes,
+    opened_all,
+)
+from skyward.worker.cells.mainmodule import as_main
+from skyward.worker.cells.program import SHOW, STREAM, VALUE, Program, build
+from skyward.worker.cells.shell import NodeShell
+from skyward.worker.cells.surroundings import Surroundings
+from skyward.worker.display import figures
+from skyward.worker.display.display import display, publish
+from skyward.worker.display.ipython import redirect_displays
+from skyward.worker.events.context import current_task
+from skyward.worker.tasks.execute import Interrupted
+from skyward.worker.tasks.forked import leave_if_forked
+from skyward.worker.tasks.kept import Entry, keeping_for, noting_uses
+from skyward.worker.tasks.missing import missing_module
+from skyward.worker.tasks.raised import as_ordinary_error
+
+__all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+_ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What may end a cell and leave what it has bound."""
+
+_INSTEAD_OF_EXIT = "Put what is not to run below an `if` or into a function that returns early"
+
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class CellRequest:
+    """What a node is asked to run.
+
+    Attributes:
+        source: the cell as plain Python.
+        filename: what its tracebacks call it.
+        roots: what each packed value holds.
+        assigned: names that the cell seems to bind.
+        only: the only names to bring back; None for all that the cell bound.
+        deletes: names that are unbound in the notebook if the cell left them so.
+        incidental: names that the cell binds by the way: nothing is said of those that cannot come back.
+        modules: by name in the cell, the modules that the notebook has imported.
+        sources: the packed sources of local modules, a mapping of `ModuleSource` by name.
+        limit: bytes that may come back.
+        run: names this run of the cell, on however many nodes.
+        definitions: names bound by an import, a function or a class.
+        in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
+        shows: whether the last expression is displayed.
+        files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
+        gives: whether the notebook displays it.
+        keep: names whose values the node keeps, see `skyward.worker.cells.keeping`.
+        elsewhere: those of them to whose objects, or to objects in them, the notebook refers by other ways too.
+        keep_for: seconds after their last use in which scaling down does not take the node.
+        texts: the sources of functions that go along, by the files that their code names.
+    """
+
+    source: str
+    filename: str = "<sky cell>"
+    roots: tuple[tuple[Root, ...], ...] = ()
+    assigned: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    deletes: tuple[str, ...] = ()
+    incidental: tuple[str, ...] = ()
+    modules: Mapping[str, str] | None = None
+    sources: Packed | None = None
+    limit: int = 1 << 30
+    run: str = ""
+    definitions: tuple[str, ...] = ()
+    in_place: bool = True
+    shows: bool = True
+    files: FilesRequest | None = None
+    gives: bool = False
+    keep: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    keep_for: float = KEEP_FOR
+    texts: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What a cell left behind.
+
+    Attributes:
+        harvest: the names it bound, changed and unbound.
+        failure: the exception that ended it, if one did.
+        node: rank of the node that ran it.
+        definitions: names bound by an import, a function or a class.
+        files: the files that it left.
+        kept: names of the notebook whose objects its node keeps from now on; not those that the cell has bound anew.
+        copied: those of them that the notebook refers to by other ways too: there they are copies.
+        looked_at: what is to be known of values that were kept before, and that refer to other things by now.
+    """
+
+    harvest: Harvest
+    failure: Failure | None = None
+    node: int = 0
+    definitions: tuple[str, ...] = ()
+    files: FilesResult | None = None
+    kept: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+    looked_at: tuple[KeptInfo, ...] = ()
+
+
+def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
+    """Run the cell of `request` with the values in `captured`; what it left behind.
+
+    An exception of the cell is part of the result, because what was assigned before it comes back too.
+    """
+    cell = _Cell(request, captured)
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                cell.execute(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
+
+
+def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
+    """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
+    cell = _Cell(request, captured)
+    with cell.stoppable():
+        with cell.running():
+            try:
+                program = cell.prepare()
+                yield from cell.elements(program)
+            except _ENDINGS as error:
+                cell.raise_if_stopped(error)
+                leave_if_forked(error)
+                return cell.result(error)
+        return cell.result()
+
+
+class _Cell:
+    """One run of a cell."""
+
+    def __init__(self, request: CellRequest, captured: Sequence[Packed]) -> None:
+        self.request = request
+        self._captured = Captured(request.roots, captured)
+        self._task = current_task()
+        self.node = 0 if self._task is None else self._task.node
+        self.namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None, "__builtins__": builtins}
+        shell = NodeShell(self.namespace)
+        self.namespace["get_ipython"] = lambda: shell
+        self.namespace["display"] = display
+        self.side = Side(self.namespace, salt=request.run)
+        self.files = CellFiles(request.files, request.run, self.node)
+        self._initial = dict(self.namespace)
+        self._figures: frozenset[int] = frozenset()
+        self._last: Any = None
+        self._surroundings: Surroundings | None = None
+        self._is_prepared = False
+        self._used: list[Entry] = []
+        self._forgotten = Forgotten()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The surroundings in which the cell's code runs."""
+        redirect_displays()
+        figures.use_backend()
+        self._figures = figures.open_figures()
+        with as_main(self.namespace), keeping_for(lambda: CellSurroundings(self.side)):
+            try:
+                yield
+            finally:
+                self.files.leave()
+                figures.close_figures(self._figures)
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """A context in which a cell that is told to stop leaves what it has bound by then."""
+        leaves = False
+        try:
+            with among_cells(self.side, keeps=bool(self.request.keep)):
+                try:
+                    yield
+                except Interrupted as stop:
+                    leaves = self._task is not None and self._task.leaves
+                    if leaves:
+                        stop.left = self._left
+                    raise
+        finally:
+            if not leaves:
+                self._captured.departing.release()
+
+    def raise_if_stopped(self, error: BaseException) -> None:
+        """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
+        if isinstance(error, KeyboardInterrupt) and self._task is not None and self._task.is_stopped:
+            raise error if isinstance(error, Interrupted) else Interrupted() from None
+
+    def _left(self) -> CellResult:
+        try:
+            with as_main(self.namespace):
+                return self.result()
+        finally:
+            self._captured.departing.release()
+
+    def prepare(self) -> Program:
+        """Compile the cell and fill its namespace."""
+        request = self.request
+        self.files.enter()
+        for file, text in {**(request.texts or {}), request.filename: request.source}.items():
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        program = build(request.source, request.filename)
+        bundle = None if request.sources is None else request.sources.unpack()
+        if bundle is not None:
+            self._forgotten = install(bundle)
+        for name, module in (request.modules or {}).items():
+            self.namespace[name] = importlib.import_module(module)
+        find_kept(self.side, self._captured.parts)
+        with noting_uses() as used:
+            self._captured.open(self.side, self.node)
+        self._used = list(used.values())
+        opened_all(self.side, self._used)
+        self._initial = dict(self.namespace)
+        self._surroundings = Surroundings(request.source, bundle or {}, self.namespace, self._captured.titles)
+        self._is_prepared = True
+        if self._task is not None:
+            self._task.leaves = True
+        return program
+
+    def execute(self, program: Program) -> None:
+        """Run the cell to its end, and show its last expression and its figures."""
+        if program.is_async:
+            asyncio.run(self._awaited(program))
+        else:
+            exec(program.body, self.namespace)
+            if program.last is not None:
+                self._conclude(eval(program.last, self.namespace))
+        figures.show_figures(self._figures, self._last)
+
+    async def _awaited(self, program: Program) -> None:
+        for code in (program.body, program.last):
+            if code is not None:
+                value = eval(code, self.namespace)
+                if code.co_flags & inspect.CO_COROUTINE:
+                    value = await value
+                if code is program.last:
+                    self._conclude(value)
+
+    def elements(self, program: Program) -> Iterator[Any]:
+        """What the cell yields."""
+        self.namespace[SHOW] = self._show
+        try:
+            exec(program.body, self.namespace)
+            function = cast("FunctionType", self.namespace.pop(STREAM))
+            function.__code__ = function.__code__.replace(co_name="<module>", co_qualname="<module>")
+            for element in _elements_of(function()) if program.is_async else function():
+                yield self._element(element)
+        finally:
+            self.namespace.pop(SHOW, None)
+        figures.show_figures(self._figures, self._last)
+
+    def _element(self, element: Any) -> Any:
+        """An element as it travels: packed like every value of a cell, unless it is plain data."""
+        if type(element) in _PLAIN:
+            return element
+        return self._pack(element, "the element")
+
+    def _pack(self, value: Any, name: str) -> Packed:
+        shared = pack_shared(value, self.side, name)
+        self._captured.departing.add(self.side, lambda: (each for _, each in shared.objects().values()))
+        return shared.packed
+
+    def result(self, error: BaseException | None = None) -> CellResult:
+        """What the cell left behind."""
+        request = self.request
+        kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
+        looked_at, held = look_again(self._used, self.side)
+        found = self._harvest(kept, held) if self._is_prepared else Harvest()  # nothing has happened yet
+        found.failed.update(unkept)
+        note_classes(self.side)
+        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
+        found = replace(found, surroundings=changed, forgotten=self._forgotten)
+        if error is None:
+            return self._ended(found, None, self._moved(kept), looked_at)
+        error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)
+        failure = capture_failure(
+            error,
+            self.node,
+            lambda value: self._pack(value, "the exception"),
+            recorder_for(request.run, self.namespace, self.node, request.filename),
+        )
+        if self._task is not None:
+            self._task.raised = failure.type_name
+        return self._ended(found, failure, self._moved(kept), looked_at)
+
+    def _harvest(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> Harvest:
+        request = self.request
+        return harvest(
+            self.side,
+            self._captured,
+            self._initial,
+            assigned=request.assigned,
+            only=request.only,
+            deletes=request.deletes,
+            incidental=request.incidental,
+            limit=request.limit,
+            in_place=request.in_place,
+            kept=kept,
+            held=held,
+        )
+
+    def _ended(
+        self,
+        found: Harvest,
+        failure: Failure | None,
+        moved: tuple[str, ...],
+        looked_at: tuple[KeptInfo, ...],
+    ) -> CellResult:
+        files = self.files.collect(self.namespace)
+        let_go(self.side)
+        copied = tuple(name for name in moved if name in self.request.elsewhere)
+        return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, looked_at)
+
+    def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names that stand for the same object as before the cell."""
+        return tuple(name for name in kept if name in self._initial and self._initial[name] is self.namespace[name])
+
+    def _conclude(self, value: Any) -> None:
+        """Take `value` as that of the last expression."""
+        if value is not None:
+            self.namespace[VALUE] = value
+        if self.request.shows:
+            self._show(value)
+        elif self.request.gives:
+            self._last = value  # a figure is not shown twice
+
+    def _show(self, value: Any) -> None:
+        if value is not None:
+            self._last = value
+            publish(value)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """`error` from the cell's own first line on; or, for a module that is not installed, what to do about it."""
+        frame = error.__traceback__
+        while frame is not None and frame.tb_frame.f_code.co_filename != self.request.filename:
+            frame = frame.tb_next
+        if frame is not None:
+            error = error.with_traceback(frame)
+        if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
+            top = (error.name or "").partition(".")[0]
+            if top and top not in sys.modules:
+                return missing_module(error, self.node)
+        return error
+
+
+def _elements_of(stream: AsyncGenerator[Any, None]) -> Generator[Any]:
+    """The elements of an asynchronous generator, on an event loop of their own."""
+    end = object()
+
+    async def step() -> Any:
+        return await anext(stream, end)
+
+    with asyncio.Runner() as runner:
+        try:
+            while (element := runner.run(step())) is not end:
+                yield element
+        finally:
+            runner.run(_closed(stream))
+
+
+async def _closed(stream: AsyncGenerator[Any, None]) -> None:
+    await stream.aclose()

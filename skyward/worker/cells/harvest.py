@@ -1,0 +1,356 @@
+"""What a cell left behind, packed to go home.
+
+A value that has nothing to do with the objects of the notebook is packed on its own. All others travel together: what
+those objects contain now, and new values that refer to them, with references to the originals in their places.
+"""
+
+import gc
+import logging
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
+from typing import Any
+
+from skyward.errors import NotPicklableError
+from skyward.formatting import size_text
+from skyward.kept.keep import CONTAINERS, stand_in
+from skyward.wire.kinds.arrays import extent_of, is_array
+from skyward.wire.objects.contents import is_plain, is_shared_visibly
+from skyward.wire.objects.notebook import Side, pack_shared
+from skyward.wire.payloads.payload import Packed
+from skyward.worker.cells.captured import Captured, Part
+from skyward.worker.cells.imports import Forgotten
+from skyward.worker.cells.joint import Bound, Changed, Homes, Joint, Together, groups
+from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
+
+__all__ = ["Harvest", "harvest"]
+
+_MISSING = object()
+_NOTHING_KEPT: Mapping[str, Any] = {}
+_NOTHING_HELD: Mapping[str, frozenset[int]] = {}
+
+_ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"}
+_HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
+
+_VALUE_LIMIT = 16 << 20
+"""Bytes up to which the value of the last expression comes back, if no name stands for it. It was displayed anyhow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """The names that a cell left behind.
+
+    Attributes:
+        values: by name, values that it bound, each packed on its own.
+        together: those that refer to objects of the notebook or to one another, and what changed in these objects.
+        changed: captured names whose values it changed in place.
+        needs: by name of a value, the names that its functions use.
+        classes: by name of a value, ids of the classes of the notebook that it refers to.
+        supports: by name, values that functions among them use, for names that the notebook does not have.
+        modules: by name, the modules it imported.
+        failed: by name, why a value cannot come back.
+        stale: by captured name, why what changed in its value cannot come back.
+        deleted: names that it unbound.
+        copied: by name, what is kept and has objects in common with the value, of which a copy comes home, or is there.
+        surroundings: what it changed beside its variables, which stays on the node.
+        forgotten: local modules that the node had imported from other sources than those that went with the cell.
+        value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
+            one, as one of the values, or of those that failed.
+    """
+
+    values: dict[str, Packed] = field(default_factory=dict)
+    together: Together | None = None
+    changed: tuple[str, ...] = ()
+    needs: dict[str, frozenset[str]] = field(default_factory=dict)
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    supports: dict[str, Packed] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    stale: dict[str, str] = field(default_factory=dict)
+    deleted: tuple[str, ...] = ()
+    value: str = ""
+    surroundings: tuple[str, ...] = ()
+    copied: dict[str, str] = field(default_factory=dict)
+    forgotten: Forgotten = field(default_factory=Forgotten)
+
+
+def harvest(
+    side: Side,
+    captured: Captured,
+    initial: Mapping[str, Any],
+    *,
+    assigned: Collection[str] = (),
+    only: Collection[str] | None = None,
+    deletes: Collection[str] = (),
+    incidental: Collection[str] = (),
+    limit: int = 1 << 30,
+    in_place: bool = True,
+    kept: Mapping[str, Any] = _NOTHING_KEPT,
+    held: Mapping[str, frozenset[int]] = _NOTHING_HELD,
+) -> Harvest:
+    """What the cell that ran in the namespace of `side` left behind.
+
+    Args:
+        side: the node's end of the cell.
+        captured: the values of the notebook.
+        initial: the namespace as it was before.
+        assigned: names that the cell seems to bind; without `in_place`, they come back whether or not it did.
+        only: the only names to bring back; None for all that were bound.
+        deletes: names that are reported as unbound if they are.
+        incidental: names that the cell bound by the way; nothing is said of those that cannot come back.
+        limit: bytes that may come back; the largest values stay until the rest is within it.
+        in_place: whether the objects of the notebook take over what changed in them; otherwise each value is a copy.
+        kept: by name, what stands for a value that the node keeps from now on: it comes back in its place.
+        held: by name of a value that the node keeps, the identities of the objects in it.
+    """
+    gathering = _Gathering(side, captured, initial, limit, in_place, kept, held)
+    return gathering.of(assigned, only, deletes, incidental)
+
+
+class _Gathering:
+    def __init__(
+        self,
+        side: Side,
+        captured: Captured,
+        initial: Mapping[str, Any],
+        limit: int,
+        in_place: bool,
+        kept: Mapping[str, Any],
+        held: Mapping[str, frozenset[int]],
+    ) -> None:
+        self._side = side
+        self._namespace = side.namespace
+        self._captured = captured
+        self._initial = initial
+        self._limit = limit
+        self._in_place = in_place
+        self._kept = kept
+        self._held = held
+        self.found = Harvest()
+
+    def of(
+        self,
+        assigned: Collection[str],
+        only: Collection[str] | None,
+        deletes: Collection[str],
+        incidental: Collection[str],
+    ) -> Harvest:
+        found = self.found
+        names = list(only) if only is not None else self._bound(assigned)
+        names += (name for name in self._kept if name not in names)
+        value = self._name_of_value(names)
+        if value == VALUE:
+            names.append(VALUE)
+        bound = [each for each in map(self._packed, names) if each is not None]
+        changed = list(self._changes(only))
+        if self._side.unopened_at_home and self._in_place:
+            changed += self._shared_unopened(bound, {each.number for each in changed})
+        if self._held and self._in_place:
+            self._note_copies([each for each in bound if each.name not in (VALUE, *incidental)])
+        changed_names = tuple(name for each in changed for name in each.part.names)
+        self._keep_within(bound, changed)
+        together = self._together(bound, changed if self._in_place else [])
+        self._depart(bound, changed)
+        self._support()
+        for name in incidental:
+            found.failed.pop(name, None)
+        gone = [name for name in {*self._initial, *deletes} if name not in self._namespace]
+        return Harvest(
+            found.values,
+            together,
+            changed_names,
+            found.needs,
+            found.classes,
+            found.supports,
+            found.modules,
+            found.failed,
+            found.stale,
+            tuple(sorted(name for name in gone if name not in _HIDDEN and (only is None or name in only))),
+            value,
+            copied=found.copied,
+        )
+
+    def _note_copies(self, bound: Collection[Bound]) -> None:
+        """Note which values have something in common with what the node keeps: here they go on as copies of it."""
+        for each in bound:
+            owners = {id(extent_of(array).owner) for array in each.shared.arrays}
+            self._note_copy(each.name, each.objects.values(), owners)
+        for part in self._captured.parts:
+            objects = [(number, value) for number, value in part.objects().items()] if part.memo is not None else []
+            ids = set().union(*self._held.values()) & {id(value) for _, value in objects}
+            for root, value in zip(part.roots, part.values, strict=True):
+                names = [name for name in root.names if self._namespace.get(name) is value]
+                if names and ids:
+                    its = objects if len(part.roots) == 1 else [(0, value)]
+                    self._note_copy(names[0], its, ())
+
+    def _note_copy(self, name: str, objects: Iterable[tuple[int, Any]], owners: Collection[int]) -> None:
+        for kept, held in self._held.items():
+            common = (value for _, value in objects if id(value) in held)
+            if name != kept and (
+                not held.isdisjoint(owners) or any(is_shared_visibly(value) and _is_noticed(value) for value in common)
+            ):
+                self.found.copied.setdefault(name, kept)
+
+    def _name_of_value(self, names: Collection[str]) -> str:
+        """The name under which the value of the last expression goes home, or is there; empty if there is no value."""
+        value = self._namespace.get(VALUE)
+        if value is None:
+            return ""
+        for name, other in self._namespace.items():
+            if other is value and (name in names or (self._in_place and self._initial.get(name) is value)):
+                return name
+        return VALUE
+
+    def _bound(self, assigned: Collection[str]) -> list[str]:
+        """Names whose values are others than before; if values are copied, those too that seem to be assigned."""
+        bound = []
+        for name, value in self._namespace.items():
+            if self._initial.get(name, _MISSING) is value:
+                if not self._in_place and name in assigned and name not in _HIDDEN:
+                    bound.append(name)
+            elif name not in _HIDDEN:
+                bound.append(name)
+        return bound
+
+    def _packed(self, name: str) -> Bound | None:
+        """The value of `name`, packed; None if there is nothing to pack, or it cannot be."""
+        found = self.found
+        if name not in self._namespace:
+            found.failed[name] = "the cell did not bind it"
+            return None
+        value = self._namespace[name]
+        if self._in_place and self._initial.get(name, _MISSING) is value and name not in self._kept:
+            return None  # asked for by name; the notebook has the object
+        if (here := self._kept.get(name) or stand_in(value)) is not None:
+            value = here
+        if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
+            found.modules[name] = value.__name__
+            return None
+        try:
+            shared = pack_shared(value, self._side, name)
+        except NotPicklableError as error:
+            if getattr(value, "closed", False) is not True:  # a closed file is of no more use
+                found.failed[name] = error.reason
+            return None
+        return Bound(name, value, shared, {} if is_plain(value) else shared.objects())
+
+    def _changes(self, only: Collection[str] | None) -> Iterator[Changed]:
+        """The captured parts that have changed, those of `only` or all."""
+        for number, part in enumerate(self._captured.parts):
+            if only is not None and set(only).isdisjoint(part.names):
+                continue
+            if part.names and self._kept.keys() >= set(part.names):
+                continue
+            try:
+                now = part.changed(self._side)
+            except NotPicklableError as error:
+                self._leave(part, f"{error.reason}")
+                continue
+            if now is not None:
+                yield Changed(number, part, now, now.packed.nbytes, now.objects())
+
+    def _shared_unopened(self, bound: Collection[Bound], known: Collection[int]) -> Iterator[Changed]:
+        """The other captured parts with a value that is packed in the notebook and shares objects with new ones.
+
+        They come home as if they had changed: together, for the next cell.
+        """
+        unopened = self._side.unopened_at_home
+        new: dict[int, Any] = {}
+        for each in bound:  # what it refers to, but not by way of such a value
+            if id(each.value) not in unopened:
+                apart = pack_shared(each.value, self._side, each.name, seeds=list(unopened.values()))
+                new |= {key: value for key, (_, value) in apart.objects().items()}
+        for number, part in enumerate(self._captured.parts):
+            if number in known or unopened.keys().isdisjoint(map(id, part.values)):
+                continue
+            now = part.pack(self._side)
+            objects = now.objects()
+            if any(is_shared_visibly(new[key]) for key in new.keys() & objects.keys() - unopened.keys()):
+                yield Changed(number, part, now, now.packed.nbytes, objects)
+
+    def _leave(self, part: Part, reason: str) -> None:
+        for name in part.names:
+            self.found.stale[name] = reason
+
+    def _keep_within(self, bound: list[Bound], changed: list[Changed]) -> None:
+        """Leave the largest values where they are until the rest is within the limit."""
+        sized: list[Bound | Changed] = sorted([*bound, *changed], key=lambda each: -_nbytes(each))
+        total = sum(map(_nbytes, sized))
+        for each in sized:
+            if total <= self._limit:
+                return
+            size = _nbytes(each)
+            total -= size
+            reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for what comes back"
+            if isinstance(each, Bound):
+                bound.remove(each)
+                self.found.failed[each.name] = f"its {reason}"
+            else:
+                changed.remove(each)
+                self._leave(each.part, f"the {reason}")
+
+    def _together(self, bound: list[Bound], changed: list[Changed]) -> Together | None:
+        """Pack what refers to objects of the notebook, or to one another; the rest stays packed on its own."""
+        homes = Homes(self._captured if self._in_place else None)
+        joint = [each for group in groups(bound, homes, changed) for each in group]
+        apart = {id(each) for each in joint}
+        for each in bound:
+            if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
+                size = size_text(each.shared.packed.nbytes)
+                self.found.failed[VALUE] = f"its {size} come back only under a name"
+                continue
+            self._note(each)
+            if id(each) not in apart:
+                self.found.values[each.name] = each.shared.packed
+        if not joint and not changed:
+            return None
+        try:
+            return Joint(self._side, homes, joint, changed, self._namespace).packed()
+        except NotPicklableError as error:  # no object is left out without a word
+            for each in joint:
+                self.found.failed[each.name] = error.reason
+            for change in changed:
+                self._leave(change.part, error.reason)
+            return None
+
+    def _depart(self, bound: list[Bound], changed: list[Changed]) -> None:
+        """Note the objects that go home, which are not finalized here."""
+        going = [each.objects for each in bound if each.name not in self.found.failed]
+        going += (change.objects for change in changed)
+        self._captured.departing.add(self._side, lambda: (each for objects in going for _, each in objects.values()))
+
+    def _note(self, each: Bound) -> None:
+        if each.shared.needs:
+            self.found.needs[each.name] = each.shared.needs
+        if each.shared.classes:
+            self.found.classes[each.name] = tuple(each.shared.classes)
+
+    def _support(self) -> None:
+        """Pack what functions that go home use, where the notebook may not have it."""
+        found = self.found
+        waiting = [need for needs in found.needs.values() for need in sorted(needs)]
+        looked: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            known = name in found.values or name in found.modules or name in found.failed
+            if known or name in looked or name in self._initial or name not in self._namespace:
+                continue
+            looked.add(name)
+            each = self._packed(name)
+            if each is not None:
+                found.supports[name] = each.shared.packed
+                self._depart([each], [])
+                waiting += each.shared.needs
+
+
+def _is_noticed(value: Any) -> bool:
+    """Whether it may matter that there are two of a value: it can change, and is no more than one in each process."""
+    if isinstance(value, (FunctionType, logging.Logger)):
+        return False
+    return type(value) in CONTAINERS or is_array(value) or gc.is_tracked(value)
+
+
+def _nbytes(each: Bound | Changed) -> int:
+    return each.shared.packed.nbytes if isinstance(each, Bound) else each.nbytes

@@ -1,0 +1,300 @@
+"""What a cell keeps on its node, and what it finds kept there: `%%sky --keep`.
+
+A value that an earlier cell has kept is of a class of that cell, and its functions use the names of that cell. A later
+cell that uses it brings along what these classes and names are in the notebook by then: the classes take it over, and
+stay the same, so that the value is an instance of them; and the names are bound anew where its functions look them up.
+"""
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock  # tasks may replace the attributes of the module
+from types import FunctionType, ModuleType
+from typing import Any
+from weakref import WeakValueDictionary
+
+from cloudpickle import cloudpickle as inner
+
+from skyward.errors import SkywardError
+from skyward.kept.keep import KeptInfo, shelf, stand_in, the_shelf
+from skyward.wire.objects.notebook import Side, pack_shared
+from skyward.wire.payloads.code import looked_up
+from skyward.wire.payloads.payload import Packed
+from skyward.worker.cells.captured import Part
+from skyward.worker.tasks.kept import Entry, KeptHere, ValueShelf
+
+__all__ = [
+    "CellSurroundings",
+    "among_cells",
+    "find_kept",
+    "keep_names",
+    "let_go",
+    "look_again",
+    "note_classes",
+    "opened_all",
+]
+
+_LOOKED_AT = 100_000
+"""Objects in a value that are looked at for what functions and classes it refers to."""
+
+
+_REFLECTIVE = frozenset({"globals", "exec", "eval", "vars", "__globals__", "__main__"})
+"""Names by which code reaches any global."""
+
+
+class CellSurroundings:
+    """The cell that has kept a value.
+
+    Args:
+        side: the node's end of it.
+
+    Attributes:
+        held: identities of the objects in the value at the end of the cell.
+    """
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.held: frozenset[int] = frozenset()
+
+    def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the notebook that functions in a value use, and ids of the classes in it."""
+        search = Search(value, self.side)
+        self.held = search.held
+        return tuple(sorted(search.names)), tuple(sorted(search.classes))
+
+    def pack(self, value: object, name: str, known: Collection[str]) -> Packed:
+        """A copy of a value, as it travels to where the classes of the ids `known` are.
+
+        Raises:
+            NotPicklableError: it cannot travel.
+        """
+        side = Side(self.side.namespace, salt=self.side.salt, from_home=set(known), kin=_namespaces())
+        for key, kind in (*self.side.classes.items(), *_classes.items()):
+            side.remember(key, kind)
+        packed = pack_shared(value, side, name).packed
+        note_classes(side)
+        return packed
+
+
+_lock = Lock()
+_classes: "WeakValueDictionary[str, type]" = WeakValueDictionary()
+"""By id, the classes of the notebook that objects in what is kept may be of."""
+_sent: dict[str, bytes] = {}
+"""By id of such a class, the digest of what the notebook has sent of it last."""
+_running: dict[int, tuple[Side, bool]] = {}
+"""The cells that run, and whether they are to keep something, by the identity of their sides."""
+
+
+@contextmanager
+def among_cells(side: Side, *, keeps: bool) -> Iterator[None]:
+    """The time in which a cell runs, whose classes may be those of others that run or have kept something.
+
+    Args:
+        side: the node's end of it.
+        keeps: whether it is to keep something.
+    """
+    with _lock:
+        _running[id(side)] = side, keeps
+    try:
+        yield
+    finally:
+        with _lock:
+            del _running[id(side)]
+
+
+def _has_kept() -> bool:
+    here = the_shelf()
+    keeps = isinstance(here, ValueShelf) and bool(here.entries())
+    return keeps or any(keeps for _, keeps in tuple(_running.values()))
+
+
+def note_classes(side: Side) -> None:
+    """Note the classes of a cell for later ones, if something is kept that may have objects of them."""
+    if not _has_kept():
+        return
+    with _lock:
+        for key, kind in tuple(side.classes.items()):
+            _classes.setdefault(key, kind)
+
+
+def _namespaces() -> dict[int, dict[str, Any]]:
+    """The namespaces of cells that run or have kept something, and those of methods of what is kept."""
+    sides = [side for side, _ in tuple(_running.values())] + [cell.side for _, cell in _kept_by_cells()]
+    found = [side.namespace for side in sides]
+    for kind in tuple(_classes.values()):
+        methods = (getattr(value, "__func__", value) for value in tuple(vars(kind).values()))
+        found += (each.__globals__ for each in methods if isinstance(each, FunctionType))
+    return {id(each): each for each in found if each.get("__name__") == "__main__"}
+
+
+def keep_names(names: Collection[str], keep_for: float, side: Side) -> tuple[dict[str, Any], dict[str, str]]:
+    """Keep the values of these names of a cell; by name, what stands for one, or why it cannot be kept."""
+    kept: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+    for name in names:
+        if name not in side.namespace:
+            failed[name] = "there is nothing to keep, as the cell did not bind it"
+            continue
+        value = side.namespace[name]
+        try:
+            here = value if isinstance(value, KeptHere) else stand_in(value)
+            kept[name] = here or shelf().keep(value, name, keep_for, CellSurroundings(side))
+        except SkywardError as error:
+            failed[name] = str(error).rstrip(".")
+    return kept, failed
+
+
+def _kept_by_cells() -> list[tuple[Entry, CellSurroundings]]:
+    here = the_shelf()
+    entries = here.entries() if isinstance(here, ValueShelf) else []
+    return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, CellSurroundings)]
+
+
+def find_kept(side: Side, parts: Iterable[Part]) -> None:
+    """Let a cell that is about to open what came with it know the classes of what is kept here.
+
+    A class takes over what it is in the notebook; but one that a running cell uses does so only if the notebook has
+    changed it: what that cell has changed in it stays.
+    """
+    if not _has_kept():
+        with _lock:
+            _classes.clear()
+            _sent.clear()
+        return
+    side.kin = _namespaces()
+    with _lock:
+        known = dict(_classes)
+        others = [other for other, _ in _running.values() if other is not side]
+        in_use = {id(kind) for other in others for kind in tuple(other.classes.values())}
+        for key, kind in known.items():
+            side.remember(key, kind)
+            side.renewed.add(id(kind))
+        for part in parts:
+            digest = part.packed.addresses().whole if part.keys else b""
+            for key in part.keys:
+                if key in known and id(known[key]) in in_use and _sent.get(key) == digest:
+                    side.renewed.discard(id(known[key]))
+                _sent[key] = digest
+
+
+def opened_all(side: Side, used: Iterable[Entry]) -> None:
+    """Note what classes a cell has got, and let functions in what others have kept see what its names are.
+
+    A name that the notebook has no more, after a restart say, is what it was for the cell that kept the value.
+    """
+    note_classes(side)
+    for entry, cell in _kept_by_cells():
+        if cell.side is not side:
+            cell.side.namespace.update(
+                (name, side.namespace[name]) for name in entry.info.needs if name in side.namespace
+            )
+    for entry in used:
+        if isinstance(entry.cell, CellSurroundings):
+            before = entry.cell.side.namespace
+            for name in before.keys() & set(entry.info.needs) - side.namespace.keys():
+                side.namespace[name] = before[name]
+
+
+def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
+    """Look at what a cell leaves in kept values: in those that it has kept, and in those that it has used.
+
+    Returns:
+        What is to be told of values that refer to other names and classes by now; and by name of each value, the
+        identities of the objects in it.
+    """
+    found: list[KeptInfo] = []
+    held: dict[str, frozenset[int]] = {}
+    own = [entry for entry, cell in _kept_by_cells() if cell.side is side]  # it may have changed since it was kept
+    for entry in dict.fromkeys((*own, *used)):
+        if isinstance(entry.cell, CellSurroundings):
+            look = CellSurroundings(side)
+            needs, classes = look.needs(entry.value)
+            held[entry.info.name] = look.held
+            if (needs, classes) != (entry.info.needs, entry.info.classes):
+                entry.info = replace(entry.info, needs=needs, classes=classes)
+                found.append(entry.info)
+    return tuple(found), held
+
+
+def let_go(side: Side) -> None:
+    """Keep nothing of a cell that is over but what functions that are still there may use.
+
+    Its namespace lives as long as one of its functions does, in a kept value or in a class of one.
+    """
+    if not _has_kept():
+        return
+    side.unopened.clear()
+    side.nested.clear()
+    side.unopened_at_home.clear()
+    side.kin = {}
+    namespace = side.namespace
+    found = gc.get_referrers(namespace)
+    names = set().union(*(looked_up(each.__code__) for each in found if isinstance(each, FunctionType)))
+    del found
+    if names.isdisjoint(_REFLECTIVE):
+        for name, value in tuple(namespace.items()):
+            if (
+                name not in names
+                and not name.startswith("__")
+                and not isinstance(value, (FunctionType, type, ModuleType))
+            ):
+                del namespace[name]
+
+
+class Search:
+    """Looks for the functions and classes of a cell in a value, which need not be one that can be pickled.
+
+    Attributes:
+        names: names of the notebook that the functions use.
+        classes: the classes, by id.
+        held: identities of the objects that the value refers to, those of its classes left out.
+    """
+
+    def __init__(self, value: object, side: Side) -> None:
+        self._side = side
+        self._namespaces = {id(side.namespace): side.namespace, **side.kin}
+        self.names: set[str] = set()
+        self.classes: dict[str, type] = {}
+        self._seen = {id(vars(module)) for module in tuple(sys.modules.values()) if isinstance(module, ModuleType)}
+        self._seen |= self._namespaces.keys()
+        self._kinds: dict[int, type] = {}
+        before = len(self._seen)
+        self._look(value, before)
+        self.held = frozenset(self._seen)
+        while self._kinds:
+            _, kind = self._kinds.popitem()
+            if id(kind) not in self._seen:
+                self._seen.add(id(kind))
+                self._class(kind, before)
+
+    def _look(self, value: object, before: int) -> None:
+        waiting: deque[object] = deque([value])
+        while waiting and len(self._seen) - before < _LOOKED_AT:
+            each = waiting.popleft()
+            if isinstance(each, type):
+                self._kinds[id(each)] = each
+            elif id(each) not in self._seen and not isinstance(each, ModuleType):
+                self._seen.add(id(each))
+                if isinstance(each, FunctionType):
+                    self._function(each, waiting)
+                else:
+                    waiting.append(type(each))
+                    waiting.extend(gc.get_referents(each))
+
+    def _class(self, kind: type, before: int) -> None:
+        if kind.__module__ != "__main__" and id(kind) not in self._side.ids:
+            return  # of an installed module
+        self.classes[self._side.id_of(kind, "")] = kind
+        self._look([*kind.__bases__, *vars(kind).values()], before)
+
+    def _function(self, function: FunctionType, waiting: deque[object]) -> None:
+        namespace = self._namespaces.get(id(function.__globals__))
+        if namespace is None:
+            return
+        self.names |= looked_up(function.__code__) & namespace.keys()
+        self.names |= inner._extract_code_globals(function.__code__).keys()
+        waiting.extend((function.__defaults__, function.__kwdefaults__, function.__dict__))
+        waiting.extend(function.__closure__ or ())

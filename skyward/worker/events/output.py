@@ -1,0 +1,184 @@
+"""Output below Python: what is written to descriptors 1 and 2 by a subprocess, a C library or `os.write`.
+
+It is read from pipes and goes to the one task that runs there, or to the node where there are several or none. Each
+process of the process executor has pipes of its own, read by its parent, so that its last words are heard too. Text
+that Python writes takes another way (`worker.streams`); both ends keep the order of the two.
+"""
+
+import codecs
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import sys
+import termios
+from collections.abc import Callable, Iterable
+from threading import Condition, Thread  # tasks may replace the attributes of the module
+from typing import Literal
+
+from skyward.process.clock import clock
+from skyward.wire.protocol.messages import Output
+
+__all__ = ["Descriptors", "Pump", "capture_descriptors", "unread"]
+
+type Emit = Callable[[Output], None]
+type StreamName = Literal["stdout", "stderr"]
+
+_DRAIN = 2.0
+"""Seconds to wait at most until what subprocesses have written is sent."""
+
+_TURN = 1.0
+"""Seconds that a process waits at most until its parent has read what it wrote to its descriptors."""
+
+_LOOK = 0.0002
+_NOTHING = bytes(4)
+
+_read = os.read  # a task may replace it
+
+
+_libc = ctypes.PyDLL(None) if sys.platform == "linux" else None
+"""C functions, called without letting go of the interpreter: every `print` asks, and `fcntl.ioctl` would yield to other
+threads each time."""
+
+
+def unread(descriptor: int) -> int:
+    """Return how many bytes wait in a pipe or a socket; 0 where that cannot be known."""
+    if _libc is not None:
+        size = ctypes.c_int()
+        failed = _libc.ioctl(descriptor, termios.FIONREAD, ctypes.byref(size))
+        return 0 if failed else size.value
+    try:
+        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, _NOTHING)
+    except OSError:
+        return 0
+    return 0 if waiting == _NOTHING else int.from_bytes(waiting, "little")
+
+
+class _Polled(ctypes.Structure):
+    """What `poll` takes for one descriptor."""
+
+    _fields_ = (("descriptor", ctypes.c_int), ("events", ctypes.c_short), ("found", ctypes.c_short))
+
+
+def _polled(readers: Iterable[int]) -> "ctypes.Array[_Polled]":
+    each = [_Polled(reader, select.POLLIN, 0) for reader in readers]
+    return (_Polled * len(each))(*each)
+
+
+class Descriptors:
+    """Descriptors 1 and 2 of this process, which are pipes, and spares of them for when a task closes them."""
+
+    def __init__(self) -> None:
+        self._spares = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+
+    def restore(self) -> None:
+        """Open again those that a task has closed, unless something else has their numbers by now."""
+        for descriptor, spare in self._spares.items():
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_GETFD)
+            except OSError:
+                found = fcntl.fcntl(spare, fcntl.F_DUPFD, descriptor)
+                if found != descriptor:  # taken in this moment
+                    os.close(found)
+
+    def wait_for_reader(self) -> None:
+        """Wait, a moment at most, until the process that reads the pipes has taken what is in them."""
+        deadline = None
+        while any(map(unread, self._spares.values())):
+            deadline = clock.monotonic() + _TURN if deadline is None else deadline
+            if clock.monotonic() > deadline:
+                return
+            clock.sleep(_LOOK)
+
+
+def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> tuple[Descriptors, Callable[[], None]]:
+    """Send what is written to descriptors 1 and 2 through `emit`, from a thread that reads the other ends of pipes.
+
+    Returns:
+        The descriptors, and what waits, a moment at most, until all that was written so far has been sent.
+    """
+    pump = Pump(emit, alone)
+    for descriptor, writer in zip((1, 2), pump.writers, strict=True):
+        os.dup2(writer, descriptor)
+    descriptors = Descriptors()
+    pump.start()
+    return descriptors, pump.catch_up
+
+
+class Pump:
+    """Two pipes for the standard streams of processes, and the thread that reads them.
+
+    Args:
+        emit: takes each piece of output.
+        alone: the task whose output it is, or 0.
+        before: called before each read; waits for what was sent on another way before it was written.
+
+    Attributes:
+        writers: the ends for stdout and stderr. They are to be handed on before `start`, which closes them here.
+    """
+
+    def __init__(self, emit: Emit, alone: Callable[[], int], before: Callable[[], None] = lambda: None) -> None:
+        self._emit = emit
+        self._alone = alone
+        self._before = before
+        names: tuple[StreamName, ...] = ("stdout", "stderr")
+        pipes = [os.pipe() for _ in names]
+        self._readers = {reader: name for (reader, _), name in zip(pipes, names, strict=True)}
+        self.writers = tuple(writer for _, writer in pipes)
+        self._pipes = _polled(self._readers)
+        self._changed = Condition()
+        self._taken = dict.fromkeys(self._readers, 0)
+        self._sent = dict.fromkeys(self._readers, 0)
+        self._reading = False
+
+    def start(self) -> None:
+        """Read until nobody can write any more."""
+        for writer in self.writers:
+            os.close(writer)
+        Thread(target=self._run, name="skyward-output", daemon=True).start()
+
+    def catch_up(self, *, read: bool = False) -> None:
+        """Wait, a moment at most, until all that was written so far has been sent; with `read`, what was read of it."""
+        if (read or not self._waiting()) and not self._reading:  # in this order
+            return
+        with self._changed:  # so that no reader is closed meanwhile
+            wanted = {reader: self._taken[reader] + (0 if read else unread(reader)) for reader in self._readers}
+
+            def done() -> bool:
+                return all(self._sent[reader] >= size for reader, size in wanted.items() if reader in self._readers)
+
+            self._changed.wait_for(done, _DRAIN)
+
+    def _waiting(self) -> bool:
+        """Return whether a pipe has data or is at end of file. One C call: every `print` asks."""
+        if _libc is not None:
+            return bool(_libc.poll(self._pipes, len(self._pipes), 0))
+        return any(unread(pipe.descriptor) for pipe in self._pipes)
+
+    def _run(self) -> None:
+        decoders = {reader: codecs.getincrementaldecoder("utf-8")("replace") for reader in self._readers}
+        readable = select.poll()
+        for reader in decoders:
+            readable.register(reader, select.POLLIN)
+        while self._readers:
+            for reader, _ in readable.poll():
+                self._before()
+                self._reading = True  # before the pipe is emptied, so that it is never neither
+                with self._changed:
+                    data = _read(reader, 65536)  # there is some, or the end
+                    self._taken[reader] += len(data)
+                text = decoders[reader].decode(data, final=not data)
+                # Whatever is wrong with the way to the client: nobody may wait for ever to write into a full pipe.
+                with contextlib.suppress(Exception):
+                    if text:
+                        self._emit(Output(self._alone(), self._readers[reader], text))
+                with self._changed:
+                    self._sent[reader] += len(data)
+                    if not data:
+                        readable.unregister(reader)
+                        del self._readers[reader]
+                        self._pipes = _polled(self._readers)
+                        os.close(reader)
+                    self._reading = False
+                    self._changed.notify_all()

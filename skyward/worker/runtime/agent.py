@@ -1,0 +1,367 @@
+"""The agent of a node: takes commands from the engine, hands tasks to slots, and sends their events home.
+
+It lives on the engine's loop, on a thread of its own, so that the main thread is free for tasks. Nothing here waits.
+"""
+
+import asyncio
+import contextlib
+import os
+from threading import Event as ThreadEvent
+from threading import Thread  # tasks may replace the attributes of the module
+from typing import TYPE_CHECKING
+
+from skyward.errors import CollectionUnavailableError
+from skyward.kept.keep import set_shelf
+from skyward.process.clock import clock
+from skyward.task.instance import InstanceInfo, set_instance_info
+from skyward.wire.protocol.messages import (
+    Blob,
+    Cancel,
+    Code,
+    Command,
+    Commands,
+    Credit,
+    Drop,
+    Ending,
+    Event,
+    Exchange,
+    Farewell,
+    Feed,
+    Fetch,
+    Finished,
+    ForgetValues,
+    Join,
+    Keep,
+    Leave,
+    Losses,
+    Metrics,
+    Need,
+    Output,
+    Peering,
+    Reported,
+    Shutdown,
+    Started,
+    Submit,
+    Topology,
+)
+from skyward.worker.blobs.arrivals import Arrivals
+from skyward.worker.blobs.holds import Holds
+from skyward.worker.blobs.peers import Peers
+from skyward.worker.blobs.store import BlobStore
+from skyward.worker.events.backlog import Backlog
+from skyward.worker.runtime.cluster import Membership
+from skyward.worker.runtime.recent import Recent
+from skyward.worker.runtime.replies import Replies
+from skyward.worker.tasks.execute import Functions, input_streams
+from skyward.worker.tasks.executor import Executor
+from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
+from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.kept import NoShelf, ValueShelf
+from skyward.worker.tasks.owned import is_ours
+from skyward.worker.tasks.raised import failed
+from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["RESTART", "Agent"]
+
+TICK = 0.02
+"""Seconds between looks at deadlines while there are tasks; events that are not urgent go out at this pace at most."""
+
+SETTLE = 1.0
+"""Seconds that a task's end waits at most until nobody counts it among those who wait for a collection."""
+
+ENDING = 1.5
+"""Seconds that tasks, and what they have registered for the end of their process, have when the worker ends."""
+
+HEARD_ENDING = 3.0
+"""The same where the client is there to hear what they say: less, with what is sent last, than it listens."""
+
+GLANCE = 0.25
+"""Seconds between looks at what the processes of slots say while they have no task."""
+
+RESTART = 75
+"""Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
+
+
+class Agent:
+    """The one agent of a worker process.
+
+    Args:
+        loop: the engine's loop.
+        node: rank of the node.
+        slots: how many tasks run at once.
+        backlog: takes what they say while nobody listens.
+        processes: whether each slot is a process of its own.
+
+    Attributes:
+        replies: answers the client.
+        drain: waits, a moment at most, for what is on its way from the descriptors of the process.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node: int,
+        slots: int,
+        backlog: Backlog,
+        *,
+        processes: bool,
+    ) -> None:
+        self.store = BlobStore()
+        self.arrivals = Arrivals(self.store)
+        self._loop = loop
+        self._node = node
+        self._slots = slots
+        self._processes = processes
+        self._holds = Holds(self.store)
+        self._codes: dict[bytes, Code] = {}
+        self._recent = Recent()
+        self._values = ValueShelf(node, self.emit)
+        set_shelf(NoShelf() if processes else self._values)
+        self._functions = Functions(lambda blob: self.store.read(blob.key))
+        self.replies = Replies(loop, backlog, self._report)
+        self._outbox = self.replies.outbox
+        self.cluster = Membership(loop, self.replies.put)
+        self._peers = Peers(self.arrivals, self.replies.put)
+        self.drain: Callable[[], None] = lambda: None
+        self._executor = Executor(self._started, self._settle, self._finished, self._replace_slot, self._end_process)
+        self._children: list[ProcessSlot] = []
+        self._info = ""
+        self._ticking = False
+        self._stopped = ThreadEvent()
+        self._main_ended = ThreadEvent()
+        self._parted = ThreadEvent()
+
+    def start(self) -> None:
+        """Start the slots that are threads of their own. Slot 0 of the thread executor waits for `serve`."""
+        for _ in range(self._slots if self._processes else self._slots - 1):
+            self._start_slot()
+
+    def serve(self) -> None:
+        """Give the main thread to tasks, or let it wait, until the worker is told to end."""
+        if self._processes:
+            while not self._stopped.wait(GLANCE):
+                for child in tuple(self._children):
+                    child.glance()
+        else:
+            self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
+
+    def part(self) -> None:
+        """Wait until all that there is to say has been said, and heard where somebody listens. After `serve`."""
+        self._main_ended.set()
+        self._parted.wait()
+
+    def _start_slot(self) -> None:
+        def serve() -> None:
+            if self._processes:
+                slot = ProcessSlot(
+                    self._node, len(self._children), self.emit, self.store, lambda: self._info, self.cluster.ask
+                )
+                self._children.append(slot)
+                self._executor.serve(slot)
+            else:
+                self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
+
+        Thread(target=serve, name="skyward-slot", daemon=True).start()
+
+    # What the executor asks for.
+
+    def _started(self, task: int) -> None:
+        self._outbox.put(Started(task), urgent=False, wait=False)
+
+    def _settle(self, event: Finished) -> None:
+        self.drain()
+        if (settled := self.cluster.task_ended(event.task, event.outcome not in ("value", "error"))) is not None:
+            with contextlib.suppress(TimeoutError, CollectionUnavailableError):
+                settled.result(SETTLE)
+
+    def _finished(self, event: Finished) -> None:
+        self._holds.ended(event.task)
+        if self._executor.idle:
+            self.replies.say(event)
+        else:  # others are about to end, and go together
+            self.replies.put(event)
+
+    def _replace_slot(self) -> None:
+        self._start_slot()
+
+    def _end_process(self, finished: Finished) -> bool:
+        """Exit once the client has what there is to say; where none listens, what it has not heard is worth more."""
+        if not self.replies.listened_to:
+            return False
+        self.replies.put(Ending())  # first, so that the client sends nothing here in the place of the task
+        self._finished(finished)
+
+        def leave() -> None:
+            self.drain()
+            self._executor.give_back()
+            self.replies.be_heard()
+            os._exit(RESTART)
+
+        Thread(target=leave, name="skyward-leave", daemon=True).start()
+        return True
+
+    # The port of tasks.
+
+    def emit(self, event: Event) -> None:
+        """Queue an event of a running task; waits while the client is too far behind."""
+        if is_forked():
+            write(event)
+            return
+        if isinstance(event, Need):
+            self._holds.consumed(event)
+        self.replies.emit(event)
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        """Keep buffers of a result until the client drops them; their keys. What may still change is copied.
+
+        Raises:
+            MemoryError: there is not enough memory for the copies.
+        """
+        leave_if_forked()
+        keys: list[bytes] = []
+        try:
+            keys.extend(self.store.own(view) if is_ours(view) else self.store.keep(view) for view in views)
+        except BaseException:
+            self.store.drop(keys)
+            raise
+        return keys
+
+    def emit_metrics(self, metrics: Metrics) -> None:
+        """Have `metrics` go along with what is sent next, in place of those that did not go yet."""
+        self._outbox.put_latest(metrics)
+
+    def emit_output(self, output: Output) -> None:
+        """Queue output."""
+        self.emit(output)
+
+    def alone(self) -> int:
+        """The one task that runs now; 0 if there are several or none."""
+        running = self._executor.running
+        return running[0] if len(running) == 1 else 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs or waits here."""
+        return self._executor.idle
+
+    # The engine's side.
+
+    def receive(self, message: Commands | Exchange) -> None:
+        """Take a message of the client, which has proved itself to the engine."""
+        match message:
+            case Commands(first, items):
+                self._take(first, items)
+            case Exchange():
+                self.replies.park(message)
+                self._take(message.first, message.items)
+                self.replies.flush()
+
+    def _take(self, first: int, items: tuple[Command, ...]) -> None:
+        if first > self.replies.received + 1:
+            return  # some were lost before these; the client sees that in the next batch and sends them all again
+        for number, command in enumerate(items, first):
+            if number > self.replies.received:
+                self.replies.received = number
+                try:
+                    self._obey(command)
+                except Exception as error:  # of one command: those behind it are of other tasks
+                    self._failed(command, error)
+
+    def _failed(self, command: Command, error: Exception) -> None:
+        """Tell the client that a command could not be carried out; a task that was to be run has failed."""
+        if isinstance(command, Submit):
+            self.replies.put(failed(command.task, error, self._node))
+        else:
+            what = f"node {self._node} could not carry out {type(command).__name__}: {type(error).__name__}: {error}"
+            self.replies.put(Output(0, "stderr", f"{what}\n"))
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Submit():
+                self._submit(command)
+            case Code():
+                self._codes[command.digest] = command
+            case Cancel(task, recall):
+                self._executor.cancel(task, recall=recall)
+            case Credit():
+                self._executor.relay(command)
+            case Feed():
+                self._holds.fed(command)
+                self._recent.fed(command)
+                self._executor.relay(command)
+            case Drop(keys, codes):
+                self.store.drop(keys)
+                for digest in codes:
+                    self._codes.pop(digest, None)
+            case ForgetValues(values):
+                self._values.forget(values)
+            case Topology(info):
+                os.environ["COMPUTE_POOL"] = info
+                set_instance_info(InstanceInfo.from_json(info))
+                self._info = info
+            case Join() | Losses() | Keep() | Leave():
+                self.cluster.obey(command)
+            case Peering() | Fetch():
+                self._peers.obey(command)
+            case Shutdown():
+                self._shutdown(listened_to=True)
+
+    def _submit(self, submit: Submit) -> None:
+        job = Job(submit, self._codes[submit.code])
+        self._recent.submitted(submit, job.code)
+        self._holds.submitted(submit.task, (job.code.payload, submit.call, *submit.values))
+        job.inputs = input_streams(job, self, lambda blob: self.store.read(blob.key))
+        self._executor.submit(job)
+        if not self._ticking:
+            self._ticking = True
+            self._loop.call_later(TICK, self._tick)
+
+    def _report(self) -> Reported:
+        self._codes.clear()  # a new client does not know which it need not send
+        known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
+        blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
+        return Reported(known, blobs, self._recent.last, self._values.report())
+
+    def _tick(self) -> None:
+        self._executor.tick()
+        self.replies.flush()
+        self._ticking = not self._executor.idle
+        if self._ticking:
+            self._loop.call_later(TICK, self._tick)
+
+    def _shutdown(self, *, listened_to: bool) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._executor.shutdown(self._slots)
+            Thread(target=self._part, args=(listened_to,), name="skyward-parting", daemon=True).start()
+
+    def _part(self, listened_to: bool) -> None:
+        """Let everything that writes come to its end, in the time it has; then say farewell."""
+        try:
+            self._end_all(clock.monotonic() + (HEARD_ENDING if listened_to else ENDING), listened_to)
+        finally:
+            self._parted.set()
+
+    def _end_all(self, deadline: float, listened_to: bool) -> None:
+        if not listened_to:
+            self._outbox.close()
+        children = tuple(self._children)
+        for child in children:
+            child.dismiss()
+        while not self._executor.idle and clock.monotonic() < deadline:
+            clock.sleep(0.001)
+        for child in children:
+            child.close(deadline)
+        self._main_ended.wait(max(0.0, deadline - clock.monotonic()))
+        self.drain()
+        self.replies.put(Farewell())
+        if listened_to:
+            self.replies.be_heard()
+            self._outbox.close()
+
+    def stop(self) -> None:
+        """End the worker as `Shutdown` does, with nobody to listen; from any thread."""
+        self._loop.call_soon_threadsafe(lambda: self._shutdown(listened_to=False))

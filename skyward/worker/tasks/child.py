@@ -1,0 +1,194 @@
+"""A process that runs the jobs of one slot, so that they have an interpreter of their own.
+
+Started by `ProcessSlot` with the descriptor of a socket: jobs come in on it, one at a time, with what concerns the job
+that runs; events go out.
+"""
+
+import itertools
+import os
+import queue
+import sys
+import traceback
+from concurrent.futures import Future
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from threading import Lock, Thread  # tasks may replace the attributes of the module
+from typing import Any
+
+from skyward.kept.keep import set_shelf
+from skyward.task.collections.base import set_here
+from skyward.task.instance import InstanceInfo, set_instance_info
+from skyward.wire.collections.requests import Request
+from skyward.wire.payloads.pickler import track_classes_by_call
+from skyward.wire.protocol.messages import CODES, Blob, Code, Credit, Event, Feed, Output, Submit
+from skyward.worker.blobs.store import BlobStore, Place, read_place
+from skyward.worker.events.ending import run_exit_functions
+from skyward.worker.events.output import Descriptors
+from skyward.worker.events.streams import replace_streams
+from skyward.worker.tasks.execute import Functions, execute, input_streams
+from skyward.worker.tasks.folder import remember
+from skyward.worker.tasks.forked import ForkedProcessError, is_forked, leave_if_forked, write
+from skyward.worker.tasks.guard import ThreadGuard
+from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.kept import NoShelf
+from skyward.worker.tasks.threads import bind_threads
+
+
+class Child:
+    """The state of the process: its connection, the job that runs, where blobs are."""
+
+    def __init__(self, connection: "Connection[Any, Any]", node: int, worker: int) -> None:
+        self._connection = connection
+        self._node = node
+        self._worker = worker
+        self._send_lock = Lock()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._kept: queue.SimpleQueue[list[bytes] | MemoryError] = queue.SimpleQueue()
+        self._places: dict[bytes, Place] = {}
+        self._codes: dict[bytes, Code] = {}
+        self._job: Job | None = None
+        self._guard = ThreadGuard()
+        self._store = BlobStore()
+        self._questions: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count(1)
+        os.set_inheritable(connection.fileno(), False)
+        os.register_at_fork(after_in_child=connection.close)
+
+    def _send(self, message: object) -> None:
+        with self._guard.shielded(), self._send_lock:  # half a message would be the last that is understood
+            self._connection.send(message)
+
+    def ask(self, request: Request) -> Future[Any]:
+        """The answer to an operation on a collection, which the parent carries out."""
+        if is_forked():
+            raise ForkedProcessError("a collection")
+        number = next(self._numbers)
+        question = self._questions[number] = Future()
+        question.add_done_callback(lambda done: self._take_back(number) if done.cancelled() else None)
+        self._send(("ask", number, request))
+        return question
+
+    def _take_back(self, number: int) -> None:
+        self._questions.pop(number, None)
+        self._send(("take back", number))
+
+    def _answer(self, number: int, answer: Any, error: BaseException | None) -> None:
+        question = self._questions.pop(number, None)
+        if question is None or not question.set_running_or_notify_cancel():
+            return
+        if error is None:
+            question.set_result(answer)
+        else:
+            question.set_exception(error)
+
+    def say_up(self) -> None:
+        """Tell the parent that jobs can run now."""
+        self._send("up")
+
+    @property
+    def task(self) -> int:
+        """The number of the job that runs; 0 for none."""
+        return self._job.submit.task if self._job is not None else 0
+
+    def emit(self, event: Event) -> None:
+        """Send an event to the parent, which waits while the client is behind."""
+        if is_forked():
+            write(event)
+        else:
+            self._send(event)
+
+    def keep(self, views: list[memoryview]) -> list[bytes]:
+        """Hand buffers over to the parent; their keys there."""
+        leave_if_forked()
+        local: list[bytes] = []
+        try:
+            local.extend(self._store.keep(view) for view in views)
+            self._send(("keep", [self._store.get(key).place for key in local]))
+            kept = self._kept.get()
+        finally:
+            self._store.drop(local)
+        if isinstance(kept, MemoryError):
+            raise kept
+        return kept
+
+    def fetch(self, blob: Blob) -> memoryview:
+        """The bytes of a blob that the parent holds."""
+        return read_place(self._places[blob.key])
+
+    def listen(self) -> None:
+        """Take what the parent sends until it is gone; then end the process, whatever runs."""
+        try:
+            while True:
+                match self._connection.recv():
+                    case (Code() | None as code, Submit() as submit, dict() as places):
+                        self._take(code, submit, places)
+                    case ("relay", Credit() | Feed() as command, places):
+                        self._places.update(places)
+                        if self._job is not None and self._job.submit.task == command.task:
+                            self._job.deliver(command)
+                    case ("interrupt", reason):
+                        if self._job is not None:
+                            self._job.stop(reason)
+                        self._guard.interrupt(reason)
+                    case ("info", str() as info):
+                        set_instance_info(replace(InstanceInfo.from_json(info), worker=self._worker))
+                        os.environ["COMPUTE_POOL"] = info
+                    case ("kept", keys):
+                        self._kept.put(keys)
+                    case ("end",):
+                        self._jobs.put(None)
+                    case ("answer", number, answer, error):
+                        self._answer(number, answer, error)
+        except (EOFError, OSError):
+            os._exit(0)
+        except Exception:  # the parent sees the end of the process; it would wait for a process that does not listen
+            try:
+                os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
+            finally:
+                os._exit(1)
+
+    def _take(self, code: Code | None, submit: Submit, places: dict[bytes, Place]) -> None:
+        if code is not None:
+            if len(self._codes) >= CODES:  # the parent counts too, and sends those again that are wanted
+                self._codes.clear()
+            self._codes[code.digest] = code
+        self._places = {**places}
+        job = Job(submit, self._codes[submit.code])
+        job.inputs = input_streams(job, self, self.fetch)
+        job.run_here()
+        self._job = job
+        self._guard.reason = None
+        self._jobs.put(job)
+
+    def serve(self) -> None:
+        """Run jobs on the calling thread, which is the main one."""
+        functions = Functions(self.fetch)
+        while (job := self._jobs.get()) is not None:
+            finished = execute(job, self, functions, self.fetch, self._node, self._guard)
+            self._job = None
+            self._send(finished)
+
+
+def main() -> None:
+    """Entry point of `python -m skyward.worker.tasks.child FD NODE WORKER`."""
+    remember()
+    child = Child(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))
+
+    def emit(output: Output) -> None:
+        child.emit(output)
+
+    bind_threads()
+    track_classes_by_call()
+    descriptors = Descriptors()
+    replace_streams(emit, lambda: child.task, descriptors.wait_for_reader, descriptors.restore)
+    set_here(child, lambda: child.task)
+    set_shelf(NoShelf())
+    child.say_up()
+    Thread(target=child.listen, name="skyward-listen", daemon=True).start()
+    child.serve()
+    run_exit_functions()
+    os._exit(0)  # a task's own threads must not keep it alive
+
+
+if __name__ == "__main__":
+    main()

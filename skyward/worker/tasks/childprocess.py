@@ -1,0 +1,154 @@
+"""The process of a slot as its node has it: started, spoken to, watched, and ended with what it leaves.
+
+The end of the process is what counts, and not that of its connection: a process that it forked may hold the other end
+of that for as long as it likes.
+"""
+
+import contextlib
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+from multiprocessing.connection import Connection
+from threading import Event, Lock, Thread  # tasks may replace the attributes of the module
+from typing import Any, Self
+
+from skyward.process.clock import clock
+from skyward.worker.events.output import unread
+
+__all__ = ["ChildProcess"]
+
+_READ_WITHIN = 1.0
+"""Seconds that the last words of a process wait to be read before the connection is shut."""
+
+
+class ChildProcess:
+    """A process that runs `skyward.worker.tasks.child`, in a session of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], connected: socket.socket) -> None:
+        self._process = process
+        self._socket = connected
+        self._connection: Connection[Any, Any] = Connection(os.dup(connected.fileno()))
+        self._readable = select.poll()
+        self._readable.register(self._connection, select.POLLIN)
+        self._outgoing: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._ended = Event()
+        self._killing = Lock()
+        self._reaped = False
+        Thread(target=self._send_all, name="skyward-send", daemon=True).start()
+        self._watching = Thread(target=self._watch, name="skyward-watch", daemon=True)
+        self._watching.start()
+
+    @classmethod
+    def start(cls, node: int, worker: int, out: int, err: int) -> Self:
+        """Start one. `out` and `err` become its standard streams.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "skyward.worker.tasks.child", str(theirs.fileno()), str(node), str(worker)],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    env=dict(os.environ),  # a copy: another thread may grow the one that the child would read
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
+        return cls(process, ours)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return not self._ended.is_set()
+
+    def send(self, message: object) -> None:
+        """Send a message, behind those sent before; never waits, though the process may not read for long."""
+        self._outgoing.put(message)
+
+    def _send_all(self) -> None:
+        with contextlib.suppress(OSError):  # it is gone, which its slot sees as it reads
+            while (message := self._outgoing.get()) is not None:
+                self._connection.send(message)
+
+    def wait(self) -> None:
+        """Wait until `receive` has something to return or to raise."""
+        self._readable.poll()
+
+    @property
+    def unread(self) -> int:
+        """Bytes of messages that were not received yet.
+
+        Raises:
+            OSError: the connection is closed.
+        """
+        return unread(self._socket.fileno())
+
+    def receive(self) -> Any:
+        """The next message of the process.
+
+        Raises:
+            EOFError, OSError: it has ended.
+        """
+        return self._connection.recv()
+
+    def says(self, within: float) -> bool:
+        """Whether `receive` would not wait, now or `within` so many seconds."""
+        return self._connection.poll(within)
+
+    def _watch(self) -> None:
+        """Wait for the end of the process, then end every wait for its words, once they are read."""
+        if sys.platform == "linux":
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.wait()
+        self._ended.set()
+        deadline = clock.monotonic() + _READ_WITHIN
+        with contextlib.suppress(OSError):
+            while sys.platform != "linux" and self.unread and clock.monotonic() < deadline:
+                clock.sleep(0.001)  # elsewhere, what is unread is lost as the connection is shut
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def kill(self) -> None:
+        """Kill the process and what it has started, unless that has left its session."""
+        with self._killing:
+            if not self._reaped:  # its number is not anybody else's yet
+                _kill_session(self._process.pid)
+                if self.lives:
+                    os.kill(self._process.pid, signal.SIGKILL)  # `Popen.kill` would wait for it too
+
+    def end(self) -> None:
+        """Kill it, and let go of it. Nothing can be received any more."""
+        self.kill()
+        self._watching.join()
+        with self._killing:
+            self._process.wait()
+            self._reaped = True
+        self._outgoing.put(None)
+        self._connection.close()
+        self._socket.close()
+
+
+def _kill_session(leader: int) -> None:
+    """Kill the processes of a session but its leader, which was not waited for yet, so that the number is its own.
+
+    On other systems than Linux, where they cannot be listed, those of its process group.
+    """
+    if sys.platform != "linux":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+        return
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != leader:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(int(entry)) == leader:
+                    os.kill(int(entry), signal.SIGKILL)

@@ -1,0 +1,292 @@
+"""Run one job: decode its call, call its function, send home what comes of it."""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
+from threading import Lock  # tasks may replace the attributes of the module
+from types import GeneratorType
+from typing import Any, Literal, Protocol
+
+from skyward.errors import MissingModuleError
+from skyward.kept.handles import noting
+from skyward.process.clock import clock
+from skyward.task.instance import current_share
+from skyward.wire.failures.failure import Failure, Link, capture_failure
+from skyward.wire.kinds.stateless import survey
+from skyward.wire.payloads.arguments import arriving, arriving_results
+from skyward.wire.payloads.payload import Fetch, decode, encode_result
+from skyward.wire.payloads.pickler import CallScope, decoding_for
+from skyward.wire.protocol.flow import cost
+from skyward.wire.protocol.messages import (
+    INLINE_LIMIT,
+    NOTHING_LEFT,
+    Blob,
+    Code,
+    Finished,
+    KeptRef,
+    Leaving,
+    Output,
+    Paused,
+    Payload,
+    Yielded,
+)
+from skyward.worker.events.context import Port, TaskContext, running
+from skyward.worker.events.streams import end_task
+from skyward.worker.tasks.coroutines import run_coroutine, send_elements
+from skyward.worker.tasks.jobs import InputStream, Job, Stopped
+from skyward.worker.tasks.missing import missing_module
+from skyward.worker.tasks.raised import as_ordinary_error
+
+__all__ = ["Functions", "Guard", "Interrupted", "Reason", "execute", "input_streams"]
+
+_FUNCTIONS = 256
+
+type Reason = Literal["cancelled", "timeout"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
+
+    Attributes:
+        left: returns what the task leaves; None if it leaves nothing. Called once the task cannot be interrupted.
+    """
+
+    left: Callable[[], Any] | None = None
+
+    def take(self) -> Any:
+        """Return what the task leaves, and drop the references to the task."""
+        left, self.left, self.__traceback__ = self.left, None, None
+        return None if left is None else left()
+
+
+class Guard(Protocol):
+    """Where a job may be interrupted, and why it was."""
+
+    reason: Reason | None
+
+    def run[T](self, call: Callable[[], T]) -> T:
+        """The result of `call`, which may be interrupted."""
+
+    def cancelling(self, cancel: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        """A context in which the first interrupt calls `cancel` instead of raising."""
+
+
+class Functions:
+    """The functions of this process, the least recently used forgotten first.
+
+    One that no call can change is decoded once. Any other is decoded for each call, which sees it as it was sent.
+    """
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._functions: OrderedDict[bytes, tuple[Callable[..., Any], CallScope] | None] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, code: Code, scope: CallScope) -> Callable[..., Any]:
+        """The function of `code`, for the call whose classes go to `scope`.
+
+        Raises:
+            MissingModuleError: it needs a module that is not installed here.
+        """
+        with self._lock:
+            is_known = code.digest in self._functions
+            if is_known:
+                self._functions.move_to_end(code.digest)
+            shared = self._functions.get(code.digest)
+        if shared is not None and shared[1].is_intact:
+            function, with_it = shared
+            scope.classes |= with_it.classes
+            return function
+        loaded: Callable[..., Any] = load(code.payload, self._fetch)
+        if shared is not None or not is_known:
+            is_fixed = not scope.has_own and survey(loaded) is not None
+            with self._lock:
+                self._functions[code.digest] = (loaded, CallScope({**scope.classes})) if is_fixed else None
+                if len(self._functions) > _FUNCTIONS:
+                    self._functions.popitem(last=False)
+        return loaded
+
+
+def load(payload: Payload, fetch: Fetch) -> Any:
+    """The value of `payload`.
+
+    Raises:
+        MissingModuleError: it needs a module that is not installed here.
+    """
+    try:
+        return decode(payload, fetch)
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
+
+
+def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int, guard: Guard) -> Finished:
+    """Run `job` to its end. `guard` opens and closes the time in which it may be interrupted.
+
+    Always returns the last event of the task, whatever the task did.
+    """
+    submit = job.submit
+    own = TaskContext(submit.task, node, port, job)
+    context = running.set(own)
+    share = current_share.set(submit.share)
+    scope = CallScope()
+    start = clock.perf_counter()
+    outcome: Literal["value", "error", "timeout", "cancelled"] = "value"
+    raised = ""
+    try:
+        with decoding_for(scope):
+            try:
+                payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
+                raised = own.raised
+            except (Interrupted, Stopped) as stop:
+                outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
+    except BaseException as error:
+        outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
+    finally:
+        with contextlib.suppress(BaseException):  # objects of the user end here
+            end_task(submit.task)
+        own.ended = True
+        current_share.reset(share)
+        running.reset(context)
+    return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised)
+
+
+def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
+    """Return what a stopped task leaves, ready to send; an empty payload if that is lost."""
+    if isinstance(stop, Stopped) or stop.left is None:
+        return Payload(b"") if own.leaves else NOTHING_LEFT
+    job.leaving = True
+    try:
+        own.port.emit(Leaving(own.task))
+        return _payload(stop.take(), own.port, "what the task leaves")
+    except BaseException as error:  # objects of the user, or no memory: the task is stopped all the same
+        why = f"{type(error).__name__}: {error}"
+        text = f"What the cell had assigned cannot be sent from node {own.node}: {why}\n"
+        own.port.emit(Output(own.task, "stderr", text))
+        return Payload(b"")
+
+
+def _failed(
+    error: BaseException, name: str, port: Port, node: int, guard: Guard
+) -> tuple[Reason | Literal["error"], Payload, str]:
+    """The outcome, the exception ready to travel, and the name of its type."""
+    try:
+        if guard.reason is not None and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+            return guard.reason, Payload(b""), ""
+        if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
+            error = missing_module(error, node)
+        failure = capture_failure(as_ordinary_error(error, f"{name}()", node), node)
+    except BaseException as why:  # an exception of the user may do anything when it is looked at
+        failure = _unknown(error, why, node)
+    return "error", _payload(failure, port, "the exception"), failure.type_name
+
+
+def _unknown(error: BaseException, why: BaseException, node: int) -> Failure:
+    """Return what stands for an exception that cannot be captured."""
+    name, reason = (type.__getattribute__(type(each), "__name__") for each in (error, why))
+    message = f"(node {node} could not look at this exception any further: that raised {reason})"
+    return Failure((Link((), f"{name}: {message}", "", None, name, message),), node)
+
+
+def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallScope, guard: Guard) -> Payload:
+    submit = job.submit
+    function = functions.get(job.code, scope)
+    args, kwargs = _arguments(job, fetch)
+    # Nothing here keeps a reference to the result: an array that nobody has is sent without a copy (see `owned`).
+    if not submit.stream:
+        return _payload(_completed(function(*args, **kwargs), guard), port, f"the result of {job.code.name}()")
+    returned = _stream(job, port, function(*args, **kwargs), guard)
+    return _payload(returned, port, f"what {job.code.name}() returned")
+
+
+def _arguments(job: Job, fetch: Fetch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    token = arriving.set(job.inputs)
+    values = arriving_results.set([load(value, fetch) for value in job.submit.values])
+    try:
+        arguments = load(job.submit.call, fetch)
+    finally:
+        arriving_results.reset(values)
+        arriving.reset(token)
+    return arguments
+
+
+def _completed(value: Any, guard: Guard) -> Any:
+    """`value`, or the result of the coroutine that it is."""
+    return run_coroutine(value, guard) if asyncio.iscoroutine(value) else value
+
+
+def _stream(job: Job, port: Port, elements: Iterator[Any] | AsyncIterator[Any], guard: Guard) -> Any:
+    """Send the elements; what the generator returned. The generator is closed whatever happens."""
+    name = f"an element of {job.code.name}()"
+
+    def send_or_wait(element: object) -> Callable[[], None] | None:
+        payload = _payload(element, port, name)
+        if not job.has_credit(cost(payload)):
+            return partial(_send, job, port, payload)  # not on the thread of the loop, where it would block others
+        _send(job, port, payload)
+        return None
+
+    if isinstance(elements, AsyncIterator):
+        return run_coroutine(send_elements(elements, send_or_wait), guard)
+    try:
+        while True:
+            try:
+                element = next(elements)
+            except StopIteration as end:
+                return end.value
+            _send(job, port, _payload(element, port, name))
+    except (Interrupted, Stopped):
+        if job.submit.grace and isinstance(elements, GeneratorType) and elements.gi_suspended:
+            raise _interrupted_at_yield(elements) from None
+        raise
+    finally:
+        if isinstance(elements, Generator):
+            elements.close()
+
+
+def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
+    """Raise an interrupt where a generator yields, and return the one that ended it.
+
+    What it yields after that is dropped. If it handles the interrupt, it leaves what it returns.
+    """
+    try:
+        elements.throw(Interrupted())
+        while True:
+            next(elements)
+    except Interrupted as stop:
+        return stop
+    except StopIteration as end:
+        ended, returned = Interrupted(), end.value
+    ended.left = lambda: returned
+    return ended
+
+
+def _send(job: Job, port: Port, payload: Payload) -> None:
+    """Send an element of a stream, once there is room for it."""
+    job.take_credit(cost(payload), lambda credited: port.emit(Paused(job.submit.task, credited)))
+    port.emit(Yielded(job.submit.task, (payload,)))
+
+
+def _payload(value: object, port: Port, name: str) -> Payload:
+    """`value` ready to send; its large parts are kept on the node until the client has fetched them."""
+    with noting() as noted:
+        data, views = encode_result(value, name)
+    kept = tuple(KeptRef(handle.keys, handle.name) for handle in noted.values())
+    if not views and len(data) <= INLINE_LIMIT:
+        return Payload(data, (), kept)
+    del value  # see `_call`
+    parts = [memoryview(data), *views]
+    large = [view for view in parts if view.nbytes > INLINE_LIMIT]
+    if not large:
+        return Payload(data, tuple(bytes(view) for view in views), kept)
+    keys = iter(port.keep(large))
+    placed = [Blob(next(keys), view.nbytes) if view.nbytes > INLINE_LIMIT else bytes(view) for view in parts]
+    return Payload(placed[0], tuple(placed[1:]), kept)
+
+
+def input_streams(job: Job, port: Port, fetch: Fetch) -> list[InputStream]:
+    """The streams that feed `job`, empty still."""
+    task = job.submit.task
+    return [InputStream(task, index, lambda p: load(p, fetch), port.emit) for index in range(job.submit.inputs)]

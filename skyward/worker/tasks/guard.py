@@ -1,0 +1,127 @@
+"""Interrupting user code on a thread: a `KeyboardInterrupt` that lands inside the task and nowhere else.
+
+On the main thread it comes as a signal, which also ends a sleep or a blocking read. On any other thread it is raised at
+the next bytecode, so a blocking call ends first.
+"""
+
+import contextlib
+import ctypes
+import signal
+from collections.abc import Callable, Iterator
+from threading import Lock, current_thread, get_ident, main_thread  # tasks may replace the attributes of the module
+from types import FrameType
+
+from skyward.process.clock import clock
+from skyward.worker.tasks.execute import Interrupted, Reason
+from skyward.worker.tasks.forked import is_forked, leave, leave_if_forked
+
+__all__ = ["ThreadGuard"]
+
+_APART = 0.05
+"""Seconds between two interrupts: the guard may be closing because of the first, and bears one on its way out."""
+
+
+class ThreadGuard:
+    """The guard of the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.reason: Reason | None = None
+        self._thread = get_ident()
+        self._is_main = current_thread() is main_thread()
+        self._lock = Lock()
+        self._open = False
+        self._shielded = False
+        self._due = False
+        self._last = 0.0
+        self._cancel: Callable[[], None] | None = None
+        self._cancelled = False
+        if self._is_main:
+            signal.signal(signal.SIGINT, self._on_signal)
+
+    def run[T](self, call: Callable[[], T]) -> T:
+        """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it.
+
+        A process that `call` forks and that comes to the end of it, too, ends here.
+        """
+        self._last = 0.0
+        self._due = False
+        try:
+            try:
+                self._open = True
+                result = call()
+                leave_if_forked()
+                return result
+            except BaseException as error:
+                if is_forked():
+                    leave(error)
+                raise
+            finally:
+                self._leave()
+        except Interrupted:
+            self._leave()  # it may have come as the guard was about to close
+            raise
+
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """What must not stop half-way: an interrupt that comes meanwhile is raised at the end. For the main thread."""
+        if not self._is_main or get_ident() != self._thread or self._shielded:
+            yield
+            return
+        self._shielded = True
+        try:
+            yield
+        finally:
+            self._shielded = False
+        if self._due and self._open:
+            self._due = False
+            raise Interrupted
+
+    @contextlib.contextmanager
+    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Have the first interrupt call `cancel`, from another thread, and raise nothing."""
+        self._cancel, self._cancelled = cancel, False
+        try:
+            yield
+        finally:
+            self._cancel = None
+
+    def interrupt(self, reason: Reason) -> None:
+        """Raise `Interrupted` in the user's code, if any runs; not again at once, so whoever insists calls again."""
+        with self._lock:
+            now = clock.monotonic()
+            if not self._open or now - self._last < _APART:
+                return
+            self._last, self.reason = now, reason
+            if (cancel := self._cancel) is not None:
+                cancel()  # in any case, as it wakes the loop
+                if not self._cancelled:
+                    self._cancelled = True
+                    return
+            if self._is_main:
+                signal.pthread_kill(self._thread, signal.SIGINT)
+            else:
+                _raise_in(self._thread, Interrupted)
+
+    def _leave(self) -> None:
+        """Close the guard. An interrupt that arrives in the middle of this is dropped: the work is over."""
+        while True:
+            try:
+                with self._lock:
+                    self._open = False
+                    if not self._is_main:
+                        _raise_in(self._thread, None)
+                return
+            except Interrupted:
+                continue
+
+    def _on_signal(self, _: int, __: FrameType | None) -> None:
+        if self._open and self.reason is not None:
+            self._due = self._shielded
+            if not self._shielded:
+                raise Interrupted
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Set, or clear, the exception that `thread` raises at its next bytecode."""
+    value = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)

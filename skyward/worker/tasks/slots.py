@@ -1,0 +1,290 @@
+"""The two kinds of slot: a thread of the worker, and a process of its own."""
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from threading import Lock  # tasks may replace the attributes of the module
+from typing import Any
+
+from skyward.process.clock import clock
+from skyward.wire.collections.requests import Request
+from skyward.wire.payloads.payload import blobs_of
+from skyward.wire.protocol.messages import CODES, Code, Credit, Event, Feed, Finished, Leaving, Output, Payload
+from skyward.worker.blobs.store import BlobStore, Place
+from skyward.worker.events.context import Port
+from skyward.worker.events.output import Pump
+from skyward.worker.tasks.childprocess import ChildProcess
+from skyward.worker.tasks.execute import Functions, Reason, execute
+from skyward.worker.tasks.guard import ThreadGuard
+from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.raised import failed
+
+__all__ = ["ProcessSlot", "ThreadSlot"]
+
+_TURN = 1.0
+"""Seconds that output below Python waits at most for text that was written before it."""
+
+_LOOK = 0.0001
+
+
+class ThreadSlot:
+    """Runs jobs on the thread that makes it. `node` is the rank of the node."""
+
+    def __init__(self, node: int, port: Port, store: BlobStore, functions: Functions) -> None:
+        self._node = node
+        self._port = port
+        self._store = store
+        self._functions = functions
+        self._guard = ThreadGuard()
+
+    def get_ready(self) -> None:
+        """Do nothing: a thread is ready."""
+
+    def run(self, job: Job) -> Finished:
+        """Run `job` to its end."""
+        self._guard.reason = None
+        job.run_here()
+        return execute(
+            job, self._port, self._functions, lambda blob: self._store.read(blob.key), self._node, self._guard
+        )
+
+    def interrupt(self, reason: Reason) -> None:
+        """Interrupt the job that runs."""
+        self._guard.interrupt(reason)
+
+    def give_up(self) -> bool:
+        """False: a thread cannot be ended by force."""
+        return False
+
+
+class ProcessSlot:
+    """Runs jobs in a child process, which is started again after it died.
+
+    Args:
+        node, worker: rank of the node, and index of the slot on it.
+        info: gives what `instance_info()` says on the node, as JSON.
+        ask: carries out operations on collections.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        worker: int,
+        emit: Callable[[Event], None],
+        store: BlobStore,
+        info: Callable[[], str],
+        ask: Callable[[Request], Future[Any]],
+    ) -> None:
+        self._node = node
+        self._worker = worker
+        self._info = info
+        self._told = ""
+        self._emit = emit
+        self._ask = ask
+        self._questions: dict[int, Future[Any]] = {}
+        self._store = store
+        self._child: ChildProcess | None = None
+        self._known: set[bytes] = set()
+        self._reason: Reason | None = None
+        self._task = 0
+        self._job: Job | None = None
+        self._reading = Lock()
+        self._dismissed = False
+        self._pump: Pump | None = None
+        self._taking = False
+
+    def run(self, job: Job) -> Finished:
+        """Run `job` in the child to its end, or to the child's."""
+        self._reason = None
+        with self._reading:
+            self._task, self._job = job.submit.task, job
+            try:
+                try:
+                    child = self._ready()
+                    self._tell_info(child)
+                    child.send(
+                        (
+                            self._code(job),
+                            job.submit,
+                            self._places([job.code.payload, job.submit.call, *job.submit.values]),
+                        )
+                    )
+                    job.run_elsewhere(self._relay)
+                    return self._attend(child)
+                except (EOFError, OSError):
+                    return self._died(job)
+            except Exception as error:  # of this process, such as a blob that is not there: it ends this task alone
+                self._withdraw_questions()
+                self._forget_child()
+                return failed(job.submit.task, error, self._node)
+            finally:
+                self._drain()
+                self._task, self._job = 0, None
+
+    def _tell_info(self, child: ChildProcess) -> None:
+        info = self._info()
+        if info != self._told:
+            self._told = info
+            child.send(("info", info))
+
+    def _attend(self, child: ChildProcess) -> Finished:
+        try:
+            while True:
+                self._taking = False
+                child.wait()
+                self._taking = True  # before the message leaves the socket: see `_let_text_pass`
+                if isinstance(message := child.receive(), Finished):
+                    return message
+                self._take(message, child)
+        finally:
+            self._taking = False
+
+    def _take(self, message: Any, child: ChildProcess) -> None:
+        match message:
+            case ("keep", parts):
+                child.send(("kept", self._keep(parts)))
+            case ("ask", number, request):
+                self._questions[number] = question = self._ask(request)
+                question.add_done_callback(partial(self._answer, child, number))
+            case ("take back", number):
+                if (taken := self._questions.pop(number, None)) is not None:
+                    taken.cancel()
+            case Leaving() if self._job is not None:
+                self._job.leaving = True
+                self._emit(message)
+            case Output():
+                if self._pump is not None:
+                    self._pump.catch_up(read=True)  # it was written to the descriptors before
+                self._emit(message)
+            case event:
+                self._emit(event)
+
+    def _keep(self, parts: list[Place]) -> list[bytes] | MemoryError:
+        """Take over parts of a result, all of them or none; their keys."""
+        keys: list[bytes] = []
+        try:
+            keys.extend(self._store.adopt(place) for place in parts)
+        except BaseException as error:
+            self._store.drop(keys)
+            if isinstance(error, MemoryError):
+                return error
+            raise
+        return keys
+
+    def _let_text_pass(self) -> None:
+        """Wait, a moment at most, for the text that the child sent before it wrote to its descriptors."""
+        deadline = clock.monotonic() + _TURN
+        child = self._child
+        with contextlib.suppress(OSError):  # there is no connection any more
+            # In this order: a message that has left the socket is marked as being taken.
+            while child is not None and (child.unread or self._taking) and clock.monotonic() < deadline:
+                clock.sleep(_LOOK)
+
+    def glance(self) -> None:
+        """Hand on what the child said since its last job ended; nothing while it has one."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._read_rest(clock.monotonic())
+            finally:
+                self._reading.release()
+
+    def _read_rest(self, deadline: float) -> None:
+        """Take what the child sends, until it is silent at the deadline or gone."""
+        with contextlib.suppress(EOFError, OSError):
+            while self._child is not None and self._child.says(max(0.0, deadline - clock.monotonic())):
+                self._take(self._child.receive(), self._child)
+
+    def _drain(self) -> None:
+        if self._pump is not None:
+            self._pump.catch_up()
+
+    def _answer(self, child: ChildProcess, number: int, done: Future[Any]) -> None:
+        """Tell the child what came of an operation."""
+        if self._questions.pop(number, None) is None or done.cancelled():
+            return
+        error = done.exception()
+        child.send(("answer", number, None if error is not None else done.result(), error))
+
+    def _died(self, job: Job) -> Finished:
+        self._withdraw_questions()
+        self._read_rest(clock.monotonic())
+        self._forget_child()
+        return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
+
+    def _withdraw_questions(self) -> None:
+        questions, self._questions = self._questions, {}
+        for question in questions.values():
+            question.cancel()
+
+    def _forget_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def get_ready(self) -> None:
+        """Start the child where there is none. The next job tries again where that fails."""
+        with self._reading, contextlib.suppress(Exception):  # such as no thread to be had; it ends no slot
+            if not self._dismissed:
+                self._ready()
+
+    def _ready(self) -> ChildProcess:
+        if self._child is not None and self._child.lives:
+            return self._child
+        self._read_rest(clock.monotonic())
+        self._forget_child()
+        self._pump = Pump(self._emit, lambda: self._task, self._let_text_pass)
+        try:
+            self._child = ChildProcess.start(self._node, self._worker, *self._pump.writers)
+        finally:
+            self._pump.start()  # which ends by itself where there is no child
+        self._known.clear()
+        self._told = ""
+        self._child.receive()  # it says that it is up
+        return self._child
+
+    def _code(self, job: Job) -> Code | None:
+        if job.code.digest in self._known:
+            return None
+        if len(self._known) >= CODES:  # the child forgets all it has at the same time
+            self._known.clear()
+        self._known.add(job.code.digest)
+        return job.code
+
+    def _places(self, payloads: list[Payload]) -> dict[bytes, Place]:
+        return {blob.key: self._store.get(blob.key).place for blob in blobs_of(payloads)}
+
+    def interrupt(self, reason: Reason) -> None:
+        """Interrupt the job that runs."""
+        self._reason = reason
+        self._tell(("interrupt", reason))
+
+    def _relay(self, command: Credit | Feed) -> None:
+        places: dict[bytes, Place] = {}
+        if isinstance(command, Feed):
+            places = self._places([*command.items, command.failure] if command.failure else [*command.items])
+        self._tell(("relay", command, places))
+
+    def _tell(self, message: object) -> None:
+        if (child := self._child) is not None:
+            child.send(message)
+
+    def give_up(self) -> bool:
+        """End the child; the next job gets a new one."""
+        if (child := self._child) is not None:
+            child.kill()
+        return True
+
+    def dismiss(self) -> None:
+        """Tell the child to end when its job has."""
+        self._dismissed = True
+        self._tell(("end",))
+
+    def close(self, deadline: float) -> None:
+        """End the child for good, once it has said its last words, or at the deadline."""
+        if self._reading.acquire(timeout=max(0.0, deadline - clock.monotonic())):
+            self._read_rest(deadline)
+            self._drain()
+            self._forget_child()
+        else:
+            self.give_up()

@@ -1,0 +1,77 @@
+"""The line below what a cell has put out: where it ran, for how long, and what it has cost."""
+
+import html
+from dataclasses import dataclass
+from math import floor, log10
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from skyward.control.act.tasks.run import Run
+
+__all__ = ["Footer", "footer_of", "money", "seconds_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """One cell that ran, in one line: `node 3, A100, 12.4 s, $0.011`, or `8 nodes, A100, 12.4 s, 2 of 8 failed`.
+
+    Attributes:
+        nodes: their ranks; none where it ran in the notebook itself.
+        hardware: what they are: accelerators, or a provider.
+        seconds: from when it was sent until it was over.
+        cost: of its tasks, USD; 0 where the machines have no price.
+        tasks: how many it had.
+        failed: how many of them have failed.
+    """
+
+    nodes: tuple[int, ...]
+    hardware: tuple[str, ...]
+    seconds: float
+    cost: float = 0.0
+    tasks: int = 1
+    failed: int = 0
+
+    def __str__(self) -> str:
+        some = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        where = some if self.nodes else "here"
+        price = money(self.cost) if self.cost > 0 else ""
+        failed = f"{self.failed} of {self.tasks} failed" if self.tasks > 1 else "failed"
+        parts = (where, " and ".join(self.hardware), seconds_text(self.seconds), price, failed if self.failed else "")
+        return ", ".join(filter(None, parts))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        style = "text-align:right;font-size:85%;opacity:.65"
+        return {"text/plain": str(self), "text/html": f'<div style="{style}">{html.escape(str(self))}</div>'}
+
+
+def footer_of(runs: "Iterable[Run[Any]]", seconds: float) -> Footer | None:
+    """The line below a cell whose work is over; None where none of it came to a node."""
+    runs = list(runs)
+    nodes = tuple(sorted({rank for run in runs for rank in run.nodes}))
+    if not nodes:
+        return None
+    hardware = tuple(dict.fromkeys(kind for run in runs for kind in run.hardware))
+    tasks, failed = sum(run.size for run in runs), sum(run.failed for run in runs)
+    return Footer(nodes, hardware, seconds, sum(run.cost for run in runs), tasks, failed)
+
+
+def money(usd: float) -> str:
+    """An amount above zero for people: to the cent, and where that says nothing, to two digits that do."""
+    if usd < 0.0001:
+        return "<$0.0001"
+    digits = max(2, 1 - floor(log10(usd)))
+    text = f"{usd:,.{digits}f}"
+    whole, _, cents = text.partition(".")
+    return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time for people: `12.4 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,99 @@
+"""`--plot`: the numbers that a cell yields, drawn in place while they arrive."""
+
+import html
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from skyward_jupyter.display.chart import caption, picture
+from skyward_jupyter.display.curves import Curves
+from skyward_jupyter.display.redrawing import Redrawing
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from skyward_jupyter.display.tape import Tape
+
+__all__ = ["LivePlot"]
+
+
+class LivePlot:
+    """A display of the numbers of a stream, which are added while its `with` block lasts.
+
+    In a notebook it is drawn again as they come, and the last state is saved; a terminal has that state, as text.
+
+    Args:
+        shell: the shell of the cell.
+        notify: takes a sentence for the user.
+        tape: keeps the picture for `%sky show`.
+    """
+
+    def __init__(self, shell: "InteractiveShell", notify: Callable[[str], object], tape: "Tape | None" = None) -> None:
+        self._shell = shell
+        self._notify = notify
+        self._live = hasattr(shell, "kernel")
+        self._tape = tape
+        self._id = uuid4().hex
+        self._curves = Curves()
+        self._lock = Lock()
+        self._drawn = 0
+        self._passed_over = False
+        self._confirmed = self._placed = False
+        self._redrawing = Redrawing(self._draw)
+
+    def __enter__(self) -> Self:
+        self._redrawing.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._redrawing.__exit__()
+        self._publish()
+        if self._passed_over and not self._drawn:
+            self._notify("--plot has drawn nothing: no element was a number, nor a tuple or dict of numbers.")
+
+    def place(self) -> None:
+        """Have the display stand in the cell that runs now, before there is a number."""
+        if self._live:
+            self._put("--plot: no numbers yet", "")
+
+    def add(self, element: object) -> bool:
+        """Take an element; whether there is a number in it, so that it is drawn."""
+        with self._lock:
+            is_drawn = self._curves.add(element)
+        if is_drawn:
+            self._redrawing.changed()
+        else:
+            self._passed_over = True
+        return is_drawn
+
+    def _draw(self) -> None:
+        if self._live:
+            self._publish()
+
+    def confirm(self) -> None:
+        """Draw the last state from the cell that runs now, once.
+
+        What executes notebooks without a front end (nbclient) takes updates only from the cell that it waits for.
+        """
+        if self._live and self._drawn and not self._confirmed:
+            self._confirmed = True
+            self._publish(again=True)
+
+    def _publish(self, *, again: bool = False) -> None:
+        with self._lock:
+            count = self._curves.count
+            if count == self._drawn and not again:
+                return
+            text, svg = caption(self._curves), picture(self._curves)
+        self._drawn = count
+        self._put(text, svg)
+
+    def _put(self, text: str, svg: str) -> None:
+        data = {"text/plain": text, "text/html": f"<div>{svg or html.escape(text)}</div>"}
+        update, self._placed = self._placed, True
+        publisher: Any = self._shell.display_pub
+        transient = {"display_id": self._id} if self._live else {}
+        publisher.publish(data=data, metadata={}, transient=transient, update=update)
+        if self._tape is not None:
+            self._tape.display(data, {}, self._id, update)

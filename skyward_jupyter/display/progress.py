@@ -1,0 +1,144 @@
+"""One line of progress under a cell, updated in place.
+
+In a notebook it is a display of its own: nothing else that the cell shows is touched. Its last state stays, so a saved
+notebook says what the cell has waited for. In a terminal it is the status line below the cursor, and is erased.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from uuid import uuid4
+
+from skyward.formatting import count_text
+from skyward.reporting.console import style_of
+from skyward.reporting.screen import is_terminal, screen
+from skyward_jupyter.display.footer import seconds_text
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from skyward.pool.compute import Compute
+    from skyward_jupyter.options.settings import Settings
+
+__all__ = ["Progress", "meter", "opening"]
+
+_EVERY = 0.25
+
+
+class _Line(Protocol):
+    def draw(self, text: str) -> None: ...
+    def end(self, last: Callable[[], str]) -> None: ...
+
+
+class Progress:
+    """Shows `text()` while its `with` block lasts, if that is longer than `after`.
+
+    Args:
+        shell: the shell of the cell.
+        text: what to show now; called from another thread.
+        last: what a notebook shows from then on; `text` if None.
+        after: seconds before it is first shown.
+        enabled: whether it is shown at all.
+    """
+
+    def __init__(
+        self,
+        shell: "InteractiveShell",
+        text: Callable[[], str],
+        last: Callable[[], str] | None = None,
+        *,
+        after: float = 0.5,
+        enabled: bool = True,
+    ) -> None:
+        self._text = text
+        self._last = last or text
+        self._after = after
+        self._line = _line(shell) if enabled and os.environ.get("SKYWARD_PROGRESS", "on") != "off" else None
+        self._over = Event()
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        if self._line is not None:
+            drawing = copy_context().run
+            self._thread = Thread(target=drawing, args=(self._draw, self._line), name="skyward-progress", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread is not None and self._line is not None:
+            self._thread.join()
+            self._line.end(self._last)
+
+    def _draw(self, line: _Line) -> None:
+        wait = self._after
+        while not self._over.wait(wait):
+            line.draw(self._text())
+            wait = _EVERY
+
+
+def opening(shell: "InteractiveShell", pool: "Compute", settings: "Settings", *, enabled: bool = True) -> Progress:
+    """Progress of a pool that is being opened, where its own console does not show it."""
+    started = time.monotonic()
+
+    def nodes() -> tuple[int, int]:
+        now = pool.snapshot()
+        return sum(node.state == "active" for node in now.nodes), now.desired or now.min
+
+    def text() -> str:
+        ready, wanted = nodes()
+        return f"Opening pool {pool.name!r}: {ready} of {count_text(wanted)} ready, {elapsed()}"
+
+    def last() -> str:
+        if not pool.is_open:
+            return f"Pool {pool.name!r} was not opened; given up after {elapsed()}"
+        ready, wanted = nodes()
+        there = count_text(ready) if ready >= wanted else f"{ready} of {count_text(wanted)}"
+        return f"Pool {pool.name!r}: {there} ready in {elapsed()}"
+
+    def elapsed() -> str:
+        return seconds_text(time.monotonic() - started)
+
+    shown = enabled and settings.show_progress and style_of(pool.options.console) == "notebook"
+    return Progress(shell, text, last, after=settings.progress_after, enabled=shown)
+
+
+def meter(done: int, total: int, seconds: float) -> str:
+    """How far many tasks are: ` 30%|###       | 3/10 [00:02<00:05,  1.40it/s]`."""
+    from tqdm import tqdm  # type: ignore[import-untyped]  # it has no types of its own
+
+    return str(tqdm.format_meter(done, total, seconds, ncols=72, ascii=" -=#"))
+
+
+def _line(shell: "InteractiveShell") -> _Line | None:
+    if hasattr(shell, "kernel"):
+        return _NotebookLine(shell)
+    return _TerminalLine() if is_terminal(sys.stderr) else None
+
+
+class _NotebookLine:
+    def __init__(self, shell: "InteractiveShell") -> None:
+        self._publisher: Any = shell.display_pub
+        self._display_id = uuid4().hex
+        self._drawn = False
+
+    def draw(self, text: str) -> None:
+        transient = {"display_id": self._display_id}
+        self._publisher.publish(data={"text/plain": text}, transient=transient, update=self._drawn)
+        self._drawn = True
+
+    def end(self, last: Callable[[], str]) -> None:
+        if self._drawn:
+            self.draw(last())
+
+
+class _TerminalLine:
+    def draw(self, text: str) -> None:
+        screen.draw(text)
+
+    def end(self, last: Callable[[], str]) -> None:
+        screen.erase()

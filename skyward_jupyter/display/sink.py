@@ -1,0 +1,109 @@
+"""What nodes print and display, put into the cell that asked for it."""
+
+import time
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from skyward.reporting.interleave import LabelledLines, StreamName
+from skyward.reporting.screen import screen
+from skyward.reporting.task_output import live_columns
+from skyward.worker.display.display import CLEAR_MIME
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from skyward_jupyter.display.tape import Tape
+
+__all__ = ["CellSink"]
+
+
+class CellSink:
+    """Takes what a cell prints and displays on its nodes. It may be called from any thread.
+
+    The context of the cell is kept: Jupyter finds the right cell by it, also when another cell runs by then.
+
+    Args:
+        shell: the shell of the cell.
+        label: whether each line, and each display, says which node it is from.
+        tape: keeps what is put out; nothing is kept if None.
+    """
+
+    def __init__(
+        self,
+        shell: "InteractiveShell",
+        *,
+        label: bool = False,
+        tape: "Tape | None" = None,
+    ) -> None:
+        self._tape = tape
+        self._shell = shell
+        self._label = label
+        self._context: Context = copy_context()
+        self._lines = LabelledLines(time.monotonic) if label else None
+        self._lock = Lock()
+
+    def output(self, node: int, stream: StreamName, text: str) -> None:
+        """Write what a node wrote: at once, or, with labels, up to its last whole line."""
+        if self._lines is None:
+            self._put(stream, text)
+            return
+        with self._lock:
+            for piece in self._lines.add(node, stream, text, columns=self._columns):
+                self._put(*piece)
+
+    def display(
+        self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
+    ) -> None:
+        """Display what a node displayed."""
+        if CLEAR_MIME in data:
+            wait = bool(data[CLEAR_MIME].get("wait"))
+            self._run(lambda: self._publisher.clear_output(wait))
+            if self._tape is not None:
+                self._tape.clear()
+            return
+        if self._label and not update:
+            if set(data) == {"text/plain"} and "\n" not in data["text/plain"]:
+                self.output(node, "stdout", f"{data['text/plain']}\n")
+                return
+            self.output(node, "stdout", "\n" if self._lines is not None and self._lines.begun(node, "stdout") else "")
+            self._put("stdout", f"[node {node}]\n")
+        if self._tape is not None:
+            self._tape.display(data, metadata, display_id, update)
+        transient = {"display_id": display_id} if display_id is not None else {}
+        self._run(lambda: self._publisher.publish(data=data, metadata=metadata, transient=transient, update=update))
+
+    @property
+    def _publisher(self) -> Any:
+        return self._shell.display_pub  # looked up each time: `%%capture` puts its own in place
+
+    def refresh(self) -> None:
+        """Nothing is put together here, so there is nothing to do."""
+
+    def task_ended(self, node: int) -> None:
+        """Write what stands on lines of a node that were not ended."""
+        self.finish(node)
+
+    def finish(self, node: int | None = None) -> None:
+        """Write what stands on lines that were not ended, those of one node or all."""
+        if self._lines is not None:
+            with self._lock:
+                for piece in self._lines.finish(node, columns=self._columns):
+                    self._put(*piece)
+
+    def _columns(self, stream: StreamName) -> int:
+        """Characters of a live line; 0 where there is none, as on a tape."""
+        return 0 if self._tape is not None else live_columns(stream)
+
+    def _put(self, stream: StreamName, text: str) -> None:
+        if not text:
+            return
+        if self._tape is not None:
+            self._tape.text(stream, text)
+        self._run(partial(screen.put, stream, text, self))
+
+    def _run(self, write: Callable[[], object]) -> None:
+        # A context cannot be entered twice at once, and several threads may write.
+        self._context.copy().run(write)

@@ -1,0 +1,190 @@
+"""The values of options, read from their text: durations, sizes, lists of names.
+
+Each function raises `ValueError` where the text has another form. A `SpecError` is one that says what is wrong.
+"""
+
+import re
+from collections.abc import Callable
+from keyword import iskeyword
+from typing import TYPE_CHECKING
+
+from skyward.errors import SpecError
+from skyward.specs import FrozenMap
+from skyward.values import limits
+from skyward.values.needs import capability_set, resource_map
+from skyward.values.validation import seconds
+
+if TYPE_CHECKING:
+    from skyward.pool.compute import On
+
+__all__ = [
+    "PLACES",
+    "amounts",
+    "capabilities",
+    "count",
+    "duration",
+    "gigabytes",
+    "identifier",
+    "lifetime",
+    "names",
+    "number",
+    "one_of",
+    "packages",
+    "path",
+    "place",
+    "retries",
+    "size",
+    "variable",
+]
+
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE)
+_GIGABYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:gi?b?)?", re.IGNORECASE)
+
+_GROUP = re.compile(r"\w[\w.-]*", re.ASCII)
+_RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
+
+_BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
+"""A comma, but not one of `pkg[a,b]` nor of `pkg>=1,<2`."""
+
+
+PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
+"""What `place` reads."""
+
+
+def duration(text: str) -> float:
+    """Seconds above zero: `90`, `90s`, `5m`, `1h`."""
+    return _above_zero(lifetime(text))
+
+
+def lifetime(text: str) -> float:
+    """Seconds, as for `duration`, or 0."""
+    number, unit = _parts(_DURATION, text)
+    found = float(number) * _SECONDS[(unit or "s").lower()]
+    seconds(found, "a duration", zero=True)
+    return found
+
+
+def size(text: str) -> int:
+    """Bytes: `500MB` (decimal), `2GiB` or `2G` (binary), `1048576`."""
+    number, prefix, binary, unit = _parts(_SIZE, text)
+    scale = _BYTES[prefix.lower()]
+    if unit and prefix and not binary:
+        scale = 1000 ** (scale.bit_length() // 10)
+    found = float(number) * scale
+    if found > limits.GB * 1e9:
+        raise SpecError(f"a size must be at most {limits.GB:,} GB, but got {text}: lower it.")
+    return int(found)
+
+
+def gigabytes(text: str) -> float:
+    """GB: `16`, `16GB`."""
+    return _above_zero(float(_parts(_GIGABYTES, text)[0]))
+
+
+def number(text: str) -> float:
+    """A number above zero."""
+    return _above_zero(float(text))
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    return _above_zero(int(text))
+
+
+def retries(text: str) -> int:
+    """A whole number from 0 on."""
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def place(text: str) -> "On":
+    """Where to run: `one`, `all`, `head`, the rank of a node, ranks as `0,2` or `0:4`, or the name of a group."""
+    if (where := text.lower()) in ("one", "all", "head"):
+        return where
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if _GROUP.fullmatch(text):
+        return text
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, last = _parts(_RANKS, part)
+        end = int(last or int(first) + 1)
+        if not int(first) < end <= limits.NODES:
+            raise ValueError(text)
+        ranks.update(range(int(first), end))
+    return tuple(sorted(ranks))
+
+
+def identifier(text: str) -> str:
+    """One name of Python."""
+    if not text.isidentifier() or iskeyword(text):
+        raise ValueError(text)
+    return text
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names of Python, with commas between them."""
+    return tuple(identifier(part.strip()) for part in text.split(",") if part.strip())
+
+
+def packages(text: str) -> tuple[str, ...]:
+    """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
+    return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
+
+
+def path(text: str) -> tuple[str, ...]:
+    """One path, or a pattern of paths."""
+    if not text.strip() or "\0" in text:
+        raise ValueError(text)
+    return (text,)
+
+
+def amounts(text: str) -> FrozenMap[str, float]:
+    """Amounts by name: `CPU=4,GPU=1`. Each is a number above zero, and no name is given twice."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    found = {name.strip(): number(value) for name, _, value in pairs}
+    if len(found) < len(pairs):
+        raise ValueError(text)
+    return resource_map(found)
+
+
+def capabilities(text: str) -> frozenset[str]:
+    """Names of what a node can do, with commas between them."""
+    return capability_set([part for part in text.split(",") if part.strip()])
+
+
+def variable(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`, where the value may be empty or hold further `=`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isascii() or not name.isidentifier():
+        raise ValueError(name)
+    return name, value
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """A function that reads one of the texts `allowed`."""
+
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _parts(form: re.Pattern[str], text: str) -> tuple[str, ...]:
+    found = form.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return found.groups()
+
+
+def _above_zero[N: (int, float)](value: N) -> N:
+    if not 0 < value < float("inf"):
+        raise ValueError(value)
+    return value

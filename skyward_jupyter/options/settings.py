@@ -1,0 +1,141 @@
+"""What holds for every cell, from whichever place says it last: a trait, a file, or the default."""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from skyward.errors import SpecError
+from skyward.values.validation import closest
+from skyward_jupyter.cells.capture import CAPTURE_LIMIT
+from skyward_jupyter.options import reading
+from skyward_kernel.pools import DEFAULT_POOL
+
+if TYPE_CHECKING:
+    from skyward.config import Config, Found
+    from skyward.pool.compute import On
+
+__all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user configures for all cells. See the traits of `SkyMagics`."""
+
+    pool: str = DEFAULT_POOL
+    on: "On" = "one"
+    by_node: bool = False
+    quiet: bool = False
+    retries: int = 0
+    timeout: float | None = None
+    footer: bool = True
+    capture_limit: int = CAPTURE_LIMIT
+    show_progress: bool = True
+    progress_after: float = 0.5
+    interrupt_grace: float = 5.0
+
+    @property
+    def of_options(self) -> dict[str, Any]:
+        """The fields of `CellOptions` that a cell has where it does not say otherwise."""
+        return {name: getattr(self, name) for name in ("pool", "on", "by_node", "quiet", "retries", "timeout")}
+
+
+NAMES = tuple(field.name for field in fields(Settings))
+"""The settings, as traits and the keys of `[cells]` are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A value, and who says so: `skyward.toml:7`, `c.SkyMagics.footer`, `default`."""
+
+    value: Any
+    source: str
+
+
+def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Config") -> dict[str, Sourced]:
+    """Each setting with where it comes from: a trait that was set, over the files, over the default.
+
+    Args:
+        traits: the value of each.
+        given: the traits that were set.
+        config: what the files say.
+
+    Raises:
+        SpecError: a key of `[cells]` is unknown or has a value that is not allowed.
+    """
+    found = {name: _read(name, each) for name, each in config.cells().items()}
+    settings = {}
+    for name in NAMES:
+        if name in given:
+            settings[name] = Sourced(traits[name], f"c.SkyMagics.{name}")
+        elif name in found:
+            settings[name] = found[name]
+        else:
+            settings[name] = Sourced(traits[name], "default")
+    if os.environ.get("SKYWARD_PROGRESS") == "off":
+        settings["show_progress"] = Sourced(False, "SKYWARD_PROGRESS")
+    return settings
+
+
+def _read(name: str, found: "Found") -> Sourced:
+    """A setting as a file has it. Texts are read as those of the option are."""
+    if name not in _READERS:
+        raise found.wrong(f"cells have no such setting; {closest(name.replace('-', '_'), NAMES)}")
+    takes, read = _READERS[name]
+    try:
+        return Sourced(read(found.value), found.where)
+    except SpecError as error:
+        raise found.wrong(str(error)) from None
+    except ValueError:
+        raise found.wrong(f"{name} takes {takes}, but got {found.value!r}.") from None
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value
+
+
+def _place(value: object) -> "On":
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(value)
+    return reading.place(str(value))
+
+
+def _retries(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _number(read: Callable[[str], float]) -> Callable[[object], float]:
+    """Takes numbers too where `read` takes texts."""
+
+    def number(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError(value)
+        return read(str(value))
+
+    return number
+
+
+_SECONDS = "seconds, or a duration such as '90s' or '1h'"
+_READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
+    "pool": ("the name of a pool", _text),
+    "timeout": (_SECONDS, _number(reading.duration)),
+    "on": (reading.PLACES, _place),
+    "by_node": ("true or false", _flag),
+    "quiet": ("true or false", _flag),
+    "retries": ("a whole number", _retries),
+    "footer": ("true or false", _flag),
+    "capture_limit": ("bytes, or a size such as '500MB'", _number(reading.size)),
+    "show_progress": ("true or false", _flag),
+    "progress_after": (_SECONDS, _number(reading.lifetime)),
+    "interrupt_grace": (_SECONDS, _number(reading.lifetime)),
+}

@@ -1,0 +1,179 @@
+"""A cell that yields in the background: its elements are taken as they arrive, whether or not anybody asks for them."""
+
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack
+from contextvars import copy_context
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from skyward.process.waking import Bell
+from skyward.wire.objects.notebook import Side
+from skyward.wire.payloads.payload import Packed
+from skyward.worker.cells.cell import CellResult
+from skyward_jupyter.display.elements import Elements, counted, weight
+from skyward_jupyter.display.redrawing import Redrawing
+from skyward_jupyter.failures.present import interrupted, presented
+from skyward_jupyter.running.handle import CellHandle
+from skyward_jupyter.running.results import opened
+
+if TYPE_CHECKING:
+    from skyward.control.act.tasks.run import Run
+    from skyward_jupyter.display.plotting import LivePlot
+    from skyward_jupyter.running.live import LiveLine
+
+__all__ = ["ReadAhead", "StreamHandle"]
+
+
+class ReadAhead:
+    """The run of a cell that yields, whose elements are taken by a thread. Otherwise it is as that run.
+
+    Args:
+        run: what was sent.
+        elements: keeps the elements.
+        user_ns: the names of the notebook.
+        plot: draws the elements.
+
+    Attributes:
+        elements: those that have arrived.
+        plot: draws the elements; None without `--plot`.
+        line: shows how many there are; None where there is none.
+        future: the result of the cell, as for one that does not yield; set once all elements were taken.
+    """
+
+    def __init__(
+        self, run: "Run[Any]", elements: Elements, user_ns: dict[str, Any], plot: "LivePlot | None" = None
+    ) -> None:
+        self._run = run
+        self.elements = elements
+        self._user_ns = user_ns
+        self.plot = plot
+        self.line: LiveLine | None = None
+        self.future: Future[CellResult] = Future()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    @property
+    def state(self) -> str:
+        """How far it is; it runs until the last element was taken."""
+        state = self._run.state
+        return state if state == "queued" or self.future.done() else "running"
+
+    def start(self) -> None:
+        """Begin to take the elements."""
+        context = copy_context()
+        Thread(target=context.run, args=(self._read,), name="skyward-read-ahead", daemon=True).start()
+
+    def _redraw_line(self) -> None:
+        if self.line is not None:
+            self.line.redraw()
+
+    def _read(self) -> None:
+        try:
+            try:
+                result = self._take_all()
+            finally:
+                self.elements.finish()
+        except BaseException as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    def _take_all(self) -> CellResult:
+        side, items = Side(self._user_ns, is_home=True), self._run.items()
+        with ExitStack() as drawn:
+            plot = None if self.plot is None else drawn.enter_context(self.plot)
+            redrawing = drawn.enter_context(Redrawing(self._redraw_line))
+            while True:
+                try:
+                    item = next(items)
+                except StopIteration as end:
+                    result: CellResult = end.value
+                    return result
+                packed = item if isinstance(item, Packed) else None
+                element = item if packed is None else opened(packed, side)
+                self.elements.add(element, weight(element) if packed is None else packed.nbytes)
+                if plot is not None:
+                    plot.add(element)
+                redrawing.changed()
+
+
+class StreamHandle(CellHandle):
+    """A cell that yields in the background: its elements as they arrive, as often as they are wanted.
+
+    `for element in handle` and `async for element in handle` give those that are kept, from the first one on, and wait
+    for the next; at the end the variables of the cell are bound, and its error is raised, as by `result()`. Leaving
+    the loop, or interrupting it, leaves the work alone.
+
+    Args:
+        arguments: those of `CellHandle`.
+        stream: what takes its elements.
+    """
+
+    def __init__(self, *arguments: Any, stream: ReadAhead) -> None:
+        super().__init__(*arguments)
+        self._elements = stream.elements
+        self._plot = stream.plot
+
+    @property
+    def amount(self) -> str:
+        """How many elements have come."""
+        return counted(self._elements.count)
+
+    def result(self, timeout: float | None = None) -> list[Any]:
+        """Wait for the cell, bind its variables in the notebook, and give the elements that are kept.
+
+        Interrupting it stops the wait only; `cancel()` stops the work.
+
+        Raises:
+            TimeoutError: it was not over after `timeout` seconds. It goes on.
+            TaskError: it did not end by itself.
+            BaseException: what the cell raised; what it had bound by then is bound here.
+        """
+        try:
+            super().result(timeout)
+        finally:
+            if self._plot is not None and self.done():
+                self._plot.confirm()
+        return self._elements.kept()
+
+    def __iter__(self) -> Iterator[Any]:
+        position = 0
+        while (found := self._wait(position)) is not None:
+            self._tell_of_gap(position, found[0])
+            position = found[0] + 1
+            yield found[1]
+        self.result()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        bell, position = Bell(), 0
+
+        def there() -> bool:
+            return self._elements.is_over or self._elements.get(position) is not None
+
+        with self._elements.watched(bell.ring):
+            while True:
+                await bell.until(there)
+                if (found := self._elements.get(position)) is None:
+                    break
+                self._tell_of_gap(position, found[0])
+                position = found[0] + 1
+                yield found[1]
+        await self
+
+    def _wait(self, position: int) -> tuple[int, Any] | None:
+        with presented():
+            try:
+                return self._elements.wait(position)
+            except KeyboardInterrupt:
+                raise interrupted("the cell goes on in the background; .cancel() stops it.") from None
+
+    def _tell_of_gap(self, position: int, found: int) -> None:
+        if found > position:
+            missing = counted(found - position)
+            where = f"the first {missing}" if position == 0 else f"{missing} after the first {position:,}"
+            self._sent.notify(f"Cell {self.number}: {where} were not kept, and this loop goes on behind them.")
+
+    def __repr__(self) -> str:
+        return f"<StreamHandle: %%sky in the background on pool {self.pool!r}, {self.amount}; iterate over it>"

@@ -1,0 +1,564 @@
+"""Running a cell: from its text to a pool, and back into the notebook."""
+
+import inspect
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
+
+from skyward.control.act.nodes.offered import provider_config
+from skyward.control.act.tasks.stopping import stop_all
+from skyward.errors import ProvisioningError, UsageError
+from skyward.formatting import count_text
+from skyward.kept.handles import open_with
+from skyward.kept.keep import KEEP_FOR
+from skyward.reporting.screen import screen
+from skyward.specs.placement import target_of
+from skyward.specs.retries import Retries
+from skyward.values.validation import FrozenMap
+from skyward.wire.objects.notebook import Side, unpack_shared
+from skyward_jupyter.cells.capture import Capture, capture, elements_of
+from skyward_jupyter.cells.cell import CellCode, analyse, blank_lines, transform_cell
+from skyward_jupyter.cells.manifest import SHOWN_FROM
+from skyward_jupyter.display.elements import MOST, Elements, weight
+from skyward_jupyter.display.footer import Footer, footer_of, seconds_text
+from skyward_jupyter.display.plotting import LivePlot
+from skyward_jupyter.display.progress import Progress, meter, opening
+from skyward_jupyter.display.sections import NodeSections
+from skyward_jupyter.display.sink import CellSink
+from skyward_jupyter.display.tape import Tape
+from skyward_jupyter.failures.present import interrupted
+from skyward_jupyter.failures.tracebacks import as_of_the_cell
+from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.trip import Taken, Trip
+from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_jupyter.options.shown_config import shown_value
+from skyward_jupyter.running.handle import CellHandle
+from skyward_jupyter.running.live import follow
+from skyward_jupyter.running.local import LocalCell
+from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
+from skyward_jupyter.running.sent import SentCell, Shape
+from skyward_jupyter.running.stopping import meanwhile
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from skyward.control.act.tasks.run import Run
+    from skyward.control.observe.snapshot import PoolSnapshot
+    from skyward.pool.compute import Compute
+    from skyward.specs import Nodes
+    from skyward.wire.payloads.payload import Packed
+    from skyward_jupyter.options.options import CellOptions
+    from skyward_jupyter.options.settings import Settings
+    from skyward_kernel.pools import PoolManager
+
+__all__ = ["NO_LIMIT", "CellRunner"]
+
+REFRESH = 0.25
+"""Seconds between two looks at what nodes have put out, where it is put together."""
+
+KEPT = 5
+"""Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
+
+_ONLY_THE_LAST = f"The cell has yielded more than is kept of it, {MOST:,} elements or 1 GiB: only the last ones stay in"
+
+_NUMBER = re.compile(r"\d+")
+
+NO_LIMIT = 30 * 86400.0
+"""Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
+
+
+class CellRunner:
+    """Runs the cells of one notebook.
+
+    Attributes:
+        background: handles of the cells in the background, oldest first; of those that are over the latest.
+    """
+
+    def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
+        self._shell = shell
+        self._pools = pools
+        self.background: list[CellHandle] = []
+        self._environ = dict(os.environ)
+        self._taken = Taken()
+        here = ref(shell)
+        open_with(lambda packed: _opened_in(here(), packed))
+
+    def run(
+        self,
+        raw: str,
+        options: "CellOptions",
+        settings: "Settings",
+        *,
+        gives: bool = False,
+        local: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Any:
+        """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
+
+        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements. With `gives`,
+        for `%sky!`, the value is returned, and not displayed on the way; `local` are then the variables of the function
+        in which it is.
+
+        Raises:
+            UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
+            PayloadError: a variable cannot travel. Nothing was sent.
+            KeyboardInterrupt: the user interrupted it; the work was stopped.
+            BaseException: what the cell raised.
+        """
+        if options.local:
+            return self._run_here(raw, options, settings, gives=gives, local=local)
+        code = self._analyse(raw, options, first_line=1 if gives else 2)
+        if code.is_stream and gives:
+            raise UsageError("%sky! gives one value, so its code cannot yield: write %%sky on top of a cell.")
+        if code.packages:
+            options = self._with_packages(options, code.packages)
+        self._pools.check(options.pool, options.asked)
+        self._check_place(options)
+        trip = self._trip(options)
+        sent = self._capture(code, options, settings, local)
+        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
+        if gives:
+            sent = replace(sent, request=replace(sent.request, shows=False, gives=True))
+        if options.dry_run:
+            self._explain(sent, options)
+            return None
+        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
+        if is_large and not options.quiet:
+            self._publish(sent.manifest)
+        for notice in (*sent.notices, *self._environment(code, options)):
+            _notify(notice)
+        compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
+        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        sent = replace(sent, request=replace(sent.request, files=files))
+        return self._send(compute, code, sent, options, settings, raw, trip, gives=gives)
+
+    def _run_here(
+        self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool, local: Mapping[str, Any]
+    ) -> Any:
+        """Run a cell in the notebook itself."""
+        started = time.monotonic()
+        shell: Any = self._shell
+        elements = None if options.map is None else elements_of(options.map, {**self._shell.user_ns, **local})
+        try:
+            text = "\n" * ((0 if gives else 1) + blank_lines(raw)) + shell.transform_cell(raw)
+            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns, local)
+        except SyntaxError as error:
+            raise as_of_the_cell(error) from None
+        if cell.is_stream:
+            _refuse_stream(options)
+        shown = settings.footer and options.footer and not options.quiet
+        try:
+            if options.map is not None and elements is not None:
+                return cell.run_each(options.map, elements)
+            if cell.is_stream:
+                self._show_here(cell)
+                return None
+            value = cell.run()
+            if gives:
+                return value
+            if value is not None:
+                shell.displayhook(value)
+            return None
+        finally:
+            if shown:
+                self._publish(Footer((), (), time.monotonic() - started))
+
+    def _show_here(self, cell: LocalCell) -> None:
+        """Show the elements of a cell that yields here, as they come, and let `_` have the list of them."""
+        elements = []
+        try:
+            with closing(cell.stream(self._show)) as stream:
+                for element in stream:
+                    elements.append(element)
+                    self._show(element)
+        finally:
+            self._remember(elements)
+
+    def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
+        """Wait until a pool has as many nodes as it was told to have; how many those are.
+
+        Raises:
+            UsageError: it was closed meanwhile.
+            ProvisioningError: nodes cannot be had.
+            KeyboardInterrupt: the user does not want to wait any more.
+        """
+        compute = self._pools.get(name)
+        started = time.monotonic()
+
+        def text() -> str:
+            pool = compute.snapshot()
+            ready = sum(node.state == "active" for node in pool.nodes)
+            return f"Pool {name!r}: {ready} of {pool.desired} nodes ready, {time.monotonic() - started:.0f} s"
+
+        try:
+            with self._progress(text, settings, quiet):
+                while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
+                    time.sleep(REFRESH)
+        except KeyboardInterrupt:
+            raise interrupted(f"pool {name!r} goes on to {count_text(wanted)}.") from None
+        return nodes
+
+    def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":
+        """`options` as if the packages of a `%pip install` in the cell were asked for with `--pip`.
+
+        Raises:
+            UsageError: the pool is open, and does not have one of them.
+        """
+        compute = self._pools.find(options.pool)
+        path = "image.pip"
+        planned = self._pools.plan(options.pool, options.asked)
+        there: Sequence[str] = planned.get(path, ()) if compute is None else compute.spec.image.pip
+        if compute is not None and (missing := [name for name in packages if name not in there]):
+            raise UsageError(
+                f"%pip install {' '.join(missing)}: pool {options.pool!r} is open without it, and packages are "
+                f"installed when a pool opens: close it with `%sky down {options.pool}` and run this cell again."
+            )
+        if compute is not None and path not in options.asked:
+            return options
+        asked = {**options.asked, path: tuple(dict.fromkeys((*there, *packages)))}
+        return replace(options, asked=FrozenMap(asked))
+
+    def _check_place(self, options: "CellOptions") -> None:
+        """Check that the group of `--on` is there, before a pool is opened for it."""
+        compute = self._pools.find(options.pool)
+        groups = self._pools.plan(options.pool, options.asked).get("groups") if compute is None else compute.groups
+        target_of(options.on, options.pool, groups or ["default"])
+
+    def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
+        """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
+        if self._pools.find(options.pool) is None:
+            return
+        for name, value in dict(os.environ).items():
+            if self._environ.get(name) != value and name in code.source:
+                yield (
+                    f"os.environ[{name!r}] was set in the notebook, and the nodes, which run already, do not have it: "
+                    f"pass the value as a variable, or open the pool with `--env {name}=...`."
+                )
+
+    def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
+        """The pool of that name, opened under a line of progress if it was not.
+
+        Raises:
+            SpecError: it is open, and differs from what is asked.
+            ProvisioningError: it cannot have its machines.
+            KeyboardInterrupt: the user interrupted it; nothing of the pool is left.
+        """
+
+        def shown(compute: "Compute") -> Progress:
+            return opening(self._shell, compute, settings, enabled=not quiet)
+
+        try:
+            return self._pools.get_or_open(name, asked, opening=shown)
+        except KeyboardInterrupt:
+            if self._pools.peek(name) is not None:
+                raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
+            raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
+
+    def _analyse(self, raw: str, options: "CellOptions", first_line: int = 2) -> CellCode:
+        try:
+            source = transform_cell(raw)
+            first_line += blank_lines(raw)
+            filename = self._named(source, first_line)
+            code = analyse(source, filename=filename, first_line=first_line)
+        except SyntaxError as error:
+            raise as_of_the_cell(error) from None
+        if code.is_stream:
+            _refuse_stream(options)
+        elif options.plot:
+            raise UsageError("--plot draws what a cell yields, and this one yields nothing: write `yield loss`, say.")
+        inputs = options.inputs if options.capture else ()
+        if inputs is not None and options.map is not None:
+            inputs = (*inputs, options.map)
+        code = code.narrow(inputs=inputs, outputs=options.outputs)
+        return code if options.capture else replace(code, withheld="--no-capture")
+
+    def _named(self, source: str, first_line: int) -> str:
+        """The file name that IPython has for the source of a cell, by which it finds its lines and its number."""
+        number, text = self._cell_number(), "\n" * (first_line - 1) + source
+        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
+        return name
+
+    def _cell_number(self) -> int:
+        """The number of the cell that runs. IPython counts on before it runs a cell, or after, as its version goes."""
+        number = self._shell.execution_count
+        frame = inspect.currentframe()
+        while frame is not None:
+            label = self._shell.compile.format_code_name(frame.f_code.co_filename)
+            found = None if label is None else _NUMBER.search(label[1])
+            number = number if found is None else int(found.group())
+            frame = frame.f_back
+        return number
+
+    def _capture(
+        self, code: CellCode, options: "CellOptions", settings: "Settings", local: Mapping[str, Any]
+    ) -> Capture:
+        limit = options.capture_limit or settings.capture_limit
+        pool = self._pools.find(options.pool)
+        return capture(
+            code,
+            self._shell.user_ns,
+            limit=limit,
+            holds=(lambda _: ()) if pool is None else pool.holds,
+            nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
+            map_name=options.map,
+            in_place=not options.on_several,
+            is_next=options.map is None and not options.on_several and not options.noblock,
+            keep=options.keep,
+            keep_for=KEEP_FOR if options.keep_for is None else options.keep_for,
+            local=local,
+        )
+
+    def _trip(self, options: "CellOptions") -> Trip:
+        """The files of a cell."""
+        asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
+        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
+
+    def _explain(self, sent: Capture, options: "CellOptions") -> None:
+        """Show what would be sent, and where to."""
+        self._publish(sent.manifest)
+        if self._pools.find(options.pool) is not None:
+            plan = f"It would run on pool {options.pool!r}, which is open."
+        else:
+            made = self._pools.plan(options.pool, options.asked).items()
+            asked = ", ".join(f"{POOL_LABELS.get(path, path)} {shown_value(path, value)}" for path, value in made)
+            plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}."
+        asks = f" It would ask for {options.needs}." if options.needs else ""
+        runs = "" if options.map is None else f" It would run {len(sent.pendings)} times."
+        sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
+
+    def _send(
+        self,
+        compute: "Compute",
+        code: CellCode,
+        sent: Capture,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        trip: Trip,
+        *,
+        gives: bool,
+    ) -> Any:
+        if options.keep and compute.options.worker.resolved_executor == "process":
+            raise UsageError(
+                f"--keep {','.join(options.keep)}: the tasks of pool {options.pool!r} run in processes of their own, "
+                "which keep nothing. Use a pool whose executor is 'thread', which is the default."
+            )
+        started = time.monotonic()
+        shape = _shape(options)
+        runs: list[Run[Any]] = []
+
+        def text() -> str:
+            return meter(cell.done, len(runs), time.monotonic() - started)
+
+        progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
+        tape = Tape() if options.noblock else None
+        sections = NodeSections(self._shell) if options.by_node else None
+        sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
+        footed = settings.footer and options.footer and not options.quiet
+        finish = _finishing(sink.finish, runs) if options.retries else sink.finish
+        names_node = not footed and len(compute.snapshot().nodes) > 1
+        cell = SentCell(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
+        footer = self._footer(runs, started, shown=footed)
+        limit = options.timeout or (None if code.is_stream else NO_LIMIT)
+        plot = LivePlot(self._shell, _notify, tape) if options.plot else None
+        try:
+            # One by one: those that were sent before an interrupt are stopped below.
+            retries = Retries(options.retries)
+            for pending in sent.pendings:
+                pending = replace(
+                    pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries
+                )
+                compute.start(pending, on=options.on, sink=sink, runs=runs, waits=not options.noblock)
+            if sections is not None:
+                runs[0].future.add_done_callback(lambda _: sections.finish())
+            if options.noblock:
+                stream = self._read_ahead(runs, plot) if code.is_stream else None
+                cell.let_go_when_over()
+                handle = self._handle(cell, options, settings, raw, sections or tape, stream)
+                if settings.show_progress and not options.quiet:
+                    follow(self._shell, handle, runs, footer=footed)
+                if stream is not None:
+                    stream.line = handle.line
+                return handle
+            if code.is_stream:
+                with footer:
+                    self._show_stream(cell, plot)
+                return None
+            with progress:
+                while not cell.wait(None if sections is None else REFRESH):
+                    sink.refresh()
+            with footer:
+                value = cell.collect()
+        except KeyboardInterrupt:
+            value = self._stop(cell, settings, quiet=options.quiet)
+        except BaseException:
+            stop_all(runs)
+            raise
+        if shape == "map":
+            return [] if not runs and code.shows_value else value
+        if gives:
+            return value
+        self._remember(value)  # it was displayed already
+        return None
+
+    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
+
+        Raises:
+            KeyboardInterrupt: it was stopped; what it had assigned is bound.
+            BaseException: what the cell raised.
+        """
+        grace, since = settings.interrupt_grace, time.monotonic()
+
+        def last() -> str:
+            return f"Waited {seconds_text(time.monotonic() - since)} for what the cell had assigned"
+
+        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet, last))
+        if stop.ended and not any(run.is_stream for run in cell.runs):
+            return cell.collect()
+        raise interrupted(cell.salvage(stop)) from None
+
+    def _show_stream(self, cell: SentCell, plot: LivePlot | None) -> None:
+        """Show the elements of a cell that yields, as they come, and let `_` have the list of them."""
+        elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} `_`."))
+        try:
+            with plot or nullcontext():
+                for element in cell.items():
+                    elements.add(element, weight(element))
+                    if plot is None or not plot.add(element):
+                        self._show(element)
+        finally:
+            self._remember(elements.kept())
+
+    def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
+        """Put what takes the elements of the stream in the place of its run."""
+        elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
+        if plot is not None:
+            plot.place()
+        stream = ReadAhead(runs[0], elements, self._shell.user_ns, plot)
+        stream.start()
+        runs[0] = cast("Run[Any]", stream)
+        return stream
+
+    def _remember(self, value: object) -> None:
+        """Let `_` and `Out` have the value of the cell, as of any cell."""
+        if value is not None:
+            hook: Any = self._shell.displayhook
+            hook.update_user_ns(value)
+
+    @contextmanager
+    def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
+        """A context after which the footer of a cell is shown, whether it succeeded or raised."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            shown = False  # what came of the work is said in its place
+            raise
+        finally:
+            footer = footer_of(runs, time.monotonic() - started) if shown else None
+            if footer is not None:
+                self._publish(footer)
+
+    def _handle(
+        self,
+        cell: SentCell,
+        options: "CellOptions",
+        settings: "Settings",
+        raw: str,
+        tape: Tape | NodeSections | None,
+        stream: ReadAhead | None,
+    ) -> CellHandle:
+        over = [handle for handle in self.background if handle.done()]
+        self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
+        number = max((handle.number for handle in self.background), default=0) + 1
+        line = next((line.strip() for line in raw.splitlines() if line.strip()), "")
+        details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
+        handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
+        self.background.append(handle)
+        return handle
+
+    def _progress(
+        self, text: Callable[[], str], settings: "Settings", quiet: bool, last: Callable[[], str] | None = None
+    ) -> Progress:
+        enabled = settings.show_progress and not quiet
+        return Progress(self._shell, text, last, after=settings.progress_after, enabled=enabled)
+
+    def _show(self, element: object) -> None:
+        """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
+        data, metadata = self._formatted(element)
+        if set(data) == {"text/plain"}:
+            screen.put("stdout", f"{data['text/plain']}\n", self)
+        elif data:
+            self._shell.display_pub.publish(data=data, metadata=metadata)
+
+    def _publish(self, value: object) -> None:
+        data, metadata = self._formatted(value)
+        self._shell.display_pub.publish(data=data, metadata=metadata)
+
+    def _formatted(self, value: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        formatter: Any = self._shell.display_formatter
+        data, metadata = formatter.format(value)
+        return data, metadata
+
+
+def _opened_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
+    """A value that was fetched, with the classes of the notebook."""
+    return unpack_shared(packed, Side({} if shell is None else shell.user_ns, is_home=True))
+
+
+def _shape(options: "CellOptions") -> Shape:
+    return "map" if options.map is not None else "all" if options.on_several else "single"
+
+
+def _shares_files(compute: "Compute") -> bool:
+    """Whether all nodes of a pool have the files of this machine."""
+    specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
+    return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
+
+
+def _refuse_stream(options: "CellOptions") -> None:
+    given = {"--map": options.map is not None, "--on": options.on_several}
+    for option, is_given in given.items():
+        if is_given:
+            fix = "write `--on one`" if option == "--on" else "leave the option out"
+            raise UsageError(
+                f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
+                f"{fix}, or collect the elements in a list."
+            )
+
+
+def _finishing(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:
+    """`finish`, and one line on each run that was run again."""
+
+    def finish_and_tell() -> None:
+        finish()
+        for times, reason in (each for run in runs for each in run.retries):
+            often = "once" if times == 1 else f"{times} times"
+            _notify(f"The cell was run again {often}; the last time because {reason}.")
+
+    return finish_and_tell
+
+
+def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | None:
+    """How many nodes a pool has, if they are as many as it was told to have, and none comes or goes.
+
+    Raises:
+        UsageError: it was closed.
+        ProvisioningError: nodes cannot be had.
+    """
+    if pool.state != "ready":
+        raise UsageError(f"Pool {name!r} was closed before it had its nodes.")
+    active = sum(node.state == "active" for node in pool.nodes)
+    if active < wanted.min and pool.failure:
+        raise ProvisioningError(f"Pool {name!r} {pool.failure}")
+    return active if active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling else None
+
+
+def _notify(sentence: str) -> None:
+    screen.put("stderr", f"{sentence}\n", _notify)

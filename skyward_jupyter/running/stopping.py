@@ -1,0 +1,197 @@
+"""Stopping a cell: waiting for its nodes, binding what it had assigned by then, and a sentence on how it went."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skyward.control.act.tasks.stopping import stop_all
+from skyward.errors import TaskCancelledError
+from skyward.formatting import asked_to_stop, joined, nodes_text, size_text
+from skyward.worker.cells.cell import CellResult
+from skyward.worker.cells.harvest import Harvest
+from skyward_jupyter.cells.originals import Originals
+from skyward_jupyter.running.results import apply_result, apply_results
+
+if TYPE_CHECKING:
+    from skyward.control.act.tasks.run import Remains, Run
+
+__all__ = ["Stop", "bind_remains", "came_back", "meanwhile", "stop_runs", "was_cancelled"]
+
+_MARGIN = 1.0
+"""Seconds beyond the grace of a cell until the word arrives that it was ended by force."""
+
+_LOOK = 0.1
+"""Seconds between looks at whether what a cell has left is still on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """How stopping the runs of a cell went.
+
+    Attributes:
+        was_over: whether there was nothing to stop.
+        ended: whether every run ended by itself after it was told to stop.
+        stopped: ranks of the nodes that have stopped the work.
+        waiting: ranks of the nodes that have not confirmed it.
+        lost: ranks of the nodes whose part of the variables is lost.
+        left_behind: whether the user stopped waiting while variables were packed or on their way.
+        within: how long the nodes had, in words.
+    """
+
+    was_over: bool
+    ended: bool
+    stopped: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    left_behind: bool = False
+    within: str = ""
+
+    def text(self, came: str = "", *, is_final: bool = True) -> str:
+        """A sentence.
+
+        Args:
+            came: what is said of the variables that came back.
+            is_final: whether what has not come by now is discarded.
+        """
+        parts = []
+        if self.was_over:
+            parts.append("the work was over already")
+        if self.left_behind:
+            left = "was left behind" if is_final else "is on its way"
+            parts.append(f"the work on {nodes_text(self.waiting)} was stopped")
+            parts.append(f"what the cell had assigned there {left}")
+        elif self.waiting:
+            asked = asked_to_stop(self.waiting, self.within)
+            parts.append(f"{asked}: what the cell had assigned there was discarded" if is_final else asked)
+        if self.stopped:
+            parts.append(f"the work on {nodes_text(self.stopped)} was stopped")
+        if came:
+            parts.append(came)
+        if self.lost:
+            parts.append(f"what the cell had assigned on {nodes_text(self.lost)} did not come back")
+        return f"{'; '.join(parts) or 'the work had not started on any node'}."
+
+
+def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextManager[object]) -> Stop:
+    """Stop what runs; wait up to `grace` seconds for the nodes to have stopped, and for what they hand over.
+
+    Large values may take longer to arrive: they are waited for, unless the user interrupts again.
+
+    Args:
+        shown: a context to wait in.
+    """
+    asked, stopping = stop_all(runs), list(runs)
+    gave_up = False
+    try:
+        stopping = asked.result()
+        if not stopping:
+            return Stop(was_over=True, ended=False)
+        with shown:
+            _wait_for(stopping, grace + _MARGIN if grace else 0.0)
+    except KeyboardInterrupt:
+        gave_up = True
+    remains = [each for run in stopping for each in run.remains() if each.node is not None]
+    waiting = _ranks(each for each in remains if not each.is_over)
+    return Stop(
+        was_over=False,
+        ended=not waiting and not any(map(was_cancelled, runs)),
+        stopped=tuple(rank for rank in _ranks(remains) if rank not in waiting),
+        waiting=waiting,
+        lost=_ranks(each for each in remains if each.is_lost),
+        left_behind=gave_up and any(run.is_leaving for run in stopping),
+        within="yet" if gave_up or not grace else f"within {grace:g} s",
+    )
+
+
+def _wait_for(runs: "Sequence[Run[Any]]", seconds: float) -> None:
+    futures = [run.future for run in runs]
+    left = wait(futures, seconds).not_done
+    while left and any(run.is_leaving for run in runs):
+        left = wait(futures, _LOOK).not_done
+
+
+def meanwhile(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
+    """What to show while a cell is being stopped."""
+
+    def text() -> str:
+        if any(run.is_leaving for run in runs):
+            coming = sum(run.coming for run in runs)
+            size = f" ({size_text(coming)})" if coming else ""
+            return f"Bringing home what the cell had assigned{size}; interrupt again to leave it behind"
+        return f"Stopping the work; what the cell has assigned comes back if it ends within {grace:g} s"
+
+    return text
+
+
+def bind_remains(
+    remains: "Sequence[Remains]",
+    user_ns: dict[str, Any],
+    originals: Originals,
+    notify: Callable[[str], None],
+    *,
+    as_lists: bool,
+    joins: bool = False,
+) -> list[str]:
+    """Bind what the runs of a cell returned or left; a run that has nothing has None in the lists of several.
+
+    Returns:
+        The names of what came back, other than functions and classes.
+    """
+    values = [each.value for each in remains]
+    if not any(isinstance(value, CellResult) for value in values):
+        return []
+    results = [
+        value if isinstance(value, CellResult) else CellResult(Harvest(), node=each.node or 0)
+        for value, each in zip(values, remains, strict=True)
+    ]
+    try:
+        if as_lists:
+            outcome = apply_results(results, user_ns, joins=joins)
+        else:
+            outcome = apply_result(results[0], user_ns, originals)
+        notices = outcome.notices
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # raised on the node before the cell was stopped
+        who = "A run" if as_lists else "The cell"
+        notices = [f"{who} had raised {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+    for notice in notices:
+        notify(notice)
+    names = dict.fromkeys(_names(results, as_lists=as_lists))
+    return [name for name in names if name in user_ns and not inspect.isroutine(user_ns[name])]
+
+
+def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
+    for result in results:
+        harvest = result.harvest
+        together = () if harvest.together is None else harvest.together.names
+        changed = () if as_lists else harvest.changed
+        yield from (name for name in (*harvest.values, *together, *changed) if name not in result.definitions)
+
+
+def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
+    """What is said of variables that came back from a cell that was stopped; nothing of none."""
+    if not names:
+        return ""
+    shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+    which = joined(shown)
+    if as_lists:
+        return f"{which} came back as {'a list' if len(names) == 1 else 'lists'}, with None where a run had nothing"
+    return f"{which} came back as {'it was' if len(names) == 1 else 'they were'} {when}"
+
+
+_NAMED = 6
+"""Variables that are named; of more, the first ones."""
+
+
+def was_cancelled(run: "Run[Any]") -> bool:
+    """Return whether a run was stopped before it had ended."""
+    future = run.future
+    return future.cancelled() or (future.done() and isinstance(future.exception(), TaskCancelledError))
+
+
+def _ranks(remains: "Iterable[Remains]") -> tuple[int, ...]:
+    return tuple(sorted({each.node for each in remains if each.node is not None}))
