@@ -1,8 +1,8 @@
 """Context variables of a task that the threads which it starts see too.
 
 A new thread starts with an empty context (before Python 3.14, always). On a node, `skyward.worker.tasks.threads` has
-each thread that a task starts begin with the values that `snapshot` gives at its start. They are kept beside the context of
-the thread, so that the context variables of the task's own code are those of any Python process.
+each thread that a task starts begin with the values that `snapshot` gives at its start. They are kept beside the
+context of the thread, so that the context variables of the task's own code are those of any Python process.
 """
 
 import threading

@@ -411,8 +411,8 @@ def test_what_stays_with_the_client_is_refused_by_name(slots: sky.Compute) -> No
             ),
             (
                 {future},
-                "argument 1 of same()[0] is of type skyward.control.act.tasks.task.TaskFuture, which cannot be pickled. "
-                "Pass",
+                "argument 1 of same()[0] is of type skyward.control.act.tasks.task.TaskFuture, which cannot be pickled."
+                " Pass",
             ),
             (
                 stream,
