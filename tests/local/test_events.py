@@ -19,7 +19,7 @@ from skyward.control.act.tasks import deadlock
 from tests.local import tasks
 from tests.local.conftest import Wait
 from tests.local.test_outliving import client_that_dies
-from tests.unit.test_events_order import ENDS, TASK
+from tests.unit.events.test_order import ENDS, TASK
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 

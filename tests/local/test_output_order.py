@@ -9,7 +9,7 @@ import skyward as sky
 from skyward.reporting.screen import BURST
 from tests.local.conftest import Recorder
 from tests.local.kernel import Cell, Kernel, started
-from tests.unit.test_lines import screen
+from tests.unit.reporting.test_interleave import screen
 
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]
 

@@ -10,7 +10,7 @@ from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.messages import Open, Resize
 from skyward.scaling.snapshot import Group
 from skyward.values.needs import Needs
-from tests.unit.plane_world import World
+from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
 

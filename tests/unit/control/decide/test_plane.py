@@ -9,7 +9,7 @@ from skyward.control.decide.messages import Floor, Fund, Open, Ready, Resize
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
-from tests.unit.plane_world import World
+from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -117,7 +117,7 @@ def test_a_proxy_that_refuses_to_be_looked_at_does_no_harm() -> None:
         def __class__(self) -> Any:
             raise RuntimeError("not now")
 
-    assert repr(sent(Refusing())).startswith("<tests.unit.test_wire_frames.test_a_proxy")
+    assert repr(sent(Refusing())).startswith("<tests.unit.wire.test_frames.test_a_proxy")
 
 
 def test_a_value_that_contains_itself_ends_somewhere() -> None:
@@ -189,7 +189,7 @@ def test_an_object_that_does_not_end_when_it_is_shown_keeps_nobody(monkeypatch: 
     value = {"object": one, "list": [one] * 100, "counter": Counter([one]), "frame": pd.DataFrame({"a": [one]})}[how]
     assert re.fullmatch(r"<[\w.<>]+ on node 3>", repr(sent(value)))
     assert is_over.wait(10)
-    assert repr(sent(Plain())).startswith("<tests.unit.test_wire_frames.Plain on node 3: <")
+    assert repr(sent(Plain())).startswith("<tests.unit.wire.test_frames.Plain on node 3: <")
 
 
 def test_an_interrupt_ends_the_looking() -> None:

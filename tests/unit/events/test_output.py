@@ -16,7 +16,7 @@ from skyward.events.output import WAITING, LogEntry, Logs, Wanted
 from skyward.link.channel import Channel
 from skyward.pool.heard import _wanted
 from skyward.wire.protocol.messages import NOWHERE, Event, Output
-from tests.unit.lossy_link import NOBODYS, Link, run
+from tests.unit.link.lossy_link import NOBODYS, Link, run
 
 pytestmark = pytest.mark.unit
 

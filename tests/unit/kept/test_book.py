@@ -12,7 +12,7 @@ from skyward.errors import KeptLostError, UsageError
 from skyward.kept.book import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.kept.keep import KeptInfo
 from skyward.scaling.snapshot import Group
-from tests.unit.plane_world import World
+from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skyward.errors import NodeStartError
 from skyward.link.channel import ANSWER_WITHIN
 from skyward.wire.protocol.messages import BATCH_BYTES, Code, Commands, Exchange, Payload
-from tests.unit.lossy_link import Link, Near, run
+from tests.unit.link.lossy_link import Link, Near, run
 
 pytestmark = pytest.mark.unit
 

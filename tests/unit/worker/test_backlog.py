@@ -11,7 +11,7 @@ from skyward.wire.protocol.messages import NOWHERE, Display, Event, Finished, Ou
 from skyward.worker.events import outbox as rooms
 from skyward.worker.events.backlog import LAST, Backlog
 from skyward.worker.events.outbox import Outbox
-from tests.unit.test_worker_outbox import pieces
+from tests.unit.worker.test_outbox import pieces
 
 pytestmark = pytest.mark.unit
 

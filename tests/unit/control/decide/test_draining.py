@@ -6,7 +6,7 @@ from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.draining import undrainable
 from skyward.control.decide.messages import DrainNode
 from skyward.scaling.snapshot import Group
-from tests.unit.plane_world import World
+from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -22,7 +22,7 @@ from skyward.scaling.snapshot import Group
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing
 from skyward.wire.protocol.messages import Payload
-from tests.unit.plane_world import World
+from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
 
