@@ -1,1 +1,4 @@
-"""TODO."""
+"""Machines that are entered by a local command, such as `docker exec`.
+
+Imports `link.connection`.
+"""

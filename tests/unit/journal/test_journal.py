@@ -21,7 +21,7 @@ from skyward.specs import Spec
 
 pytestmark = pytest.mark.unit
 
-ROOT = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[3])
 CLUSTER = Cluster("c-1", "p-1", Spec(), Offer("offer", Type("type", 1, 1)))
 MACHINES = (Instance("m-1", "running", LocalAccess("127.0.0.9", "/tmp")), Instance("m-2", "provisioning"))
 WORKER = WorkerEntry(0, "node 1", "127.0.0.9:1", "127.0.0.9:2", "node=/tmp")
