@@ -1,4 +1,4 @@
-"""What a process has one of: the event loop, the clock, the thread switch interval; and waiting across threads and forks.
+"""Process-wide services: the event loop, the clock, the thread switch interval, waiting across threads, forks.
 
 Used on both ends. Imports errors only.
 """

@@ -1,1 +1,4 @@
-"""TODO."""
+"""The provider protocol: what a provider implements, the values that cross it, and the registry of entry points.
+
+Imports errors and specs.
+"""

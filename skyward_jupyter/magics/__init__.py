@@ -1,1 +1,4 @@
-"""TODO."""
+"""`%%sky` and `%sky`: the magics, their completion, and the panel's form for a new pool.
+
+Imports everything else of this package.
+"""

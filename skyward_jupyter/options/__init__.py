@@ -1,1 +1,4 @@
-"""TODO."""
+"""The options of the magics: one table, their parsers, and defaults from traits and files.
+
+Imports specs, config and values.
+"""

@@ -1,4 +1,4 @@
-"""What every connection to a machine has in common: the transport interface, child processes, the worker's first line.
+"""Common ground of connections to machines: the transport interface, child processes, the worker's handshake.
 
 Imports provider values.
 """

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Exceptions as they travel: type, traceback and the frames that a debugger needs.
+
+Imports `wire.payloads` and `wire.kinds`.
+"""
