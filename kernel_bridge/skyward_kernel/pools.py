@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skyward.config.pools import configured_values
 from skyward.errors import ProvisioningError, SpecError, UsageError
+from skyward.pool.open_pools import observe_with, opened
 from skyward.process.forked import is_forked
-from skyward.process.open_pools import observe_with, opened, say
+from skyward.reporting.screen import notify
 from skyward.specs import Nodes, NodesLike, OptionFields
 from skyward.specs.paths import compute_fields, field_paths
 from skyward_kernel.reaper import start_reaping
@@ -92,7 +93,7 @@ class PoolManager:
             try:
                 self._add(compute)
             except UsageError:
-                say(
+                notify(
                     f"Two open pools are named {compute.name!r}; cells and views have one of them. Close the other, "
                     "and open it again under another name."
                 )
@@ -458,7 +459,7 @@ def _end(pools: PoolManager) -> None:
     try:
         pools.close_all()
     except ProvisioningError as error:
-        say(str(error))
+        notify(str(error))
 
 
 def manager_of(compute: "Compute") -> PoolManager | None:

@@ -51,14 +51,15 @@ from skyward.pool.dispatch import Dispatcher
 from skyward.pool.event_source import EventSource
 from skyward.pool.heard import Heard
 from skyward.pool.map import calls_of_map, note_items
+from skyward.pool.open_pools import observed, opened
 from skyward.pool.progress import watched
 from skyward.pool.resource_requests import Bundle, request_resources
 from skyward.pool.shown import Shown
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
-from skyward.process.open_pools import observed, opened, say
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import Console, report
+from skyward.reporting.screen import notify
 from skyward.reporting.task_output import ConsoleSink
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.specs.placement import On, Several, target_of
@@ -182,7 +183,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._resized = {}
         self._console = report(self._bus, self._options, self._look)
         try:
-            pool = Pool(self.name, self._groups, self._options, say, record, self._bus)
+            pool = Pool(self.name, self._groups, self._options, notify, record, self._bus)
         except BaseException:
             self._bus.end()
             if earlier:

@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from skyward import events
-from skyward.process.open_pools import say
 from skyward.reporting.lines import SHOWN, line_of, money, seconds
-from skyward.reporting.screen import Screen, is_terminal, screen
+from skyward.reporting.screen import Screen, is_terminal, notify, screen
 
 if TYPE_CHECKING:
     from skyward.control.observe.snapshot import PoolSnapshot
@@ -98,7 +97,7 @@ class Console:
     def _note(self, event: events.BaseEvent) -> None:
         line = line_of(event)
         text = line.text if isinstance(event, events.PoolNote) else f"Pool {event.pool!r}: {line.text}"
-        self._context.copy().run(say, text)
+        self._context.copy().run(notify, text)
 
     def _show(self, event: events.BaseEvent) -> None:
         """Write a line, for what is worth one."""

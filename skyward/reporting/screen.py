@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TextIO
 from weakref import WeakSet
 
-__all__ = ["ChangeLimit", "Screen", "is_notebook", "is_terminal", "screen"]
+__all__ = ["ChangeLimit", "Screen", "is_notebook", "is_terminal", "notify", "screen"]
 
 type StreamName = Literal["stdout", "stderr"]
 
@@ -159,3 +159,8 @@ def is_terminal(stream: object) -> bool:
 
 screen = Screen()
 """That of this process."""
+
+
+def notify(text: str) -> None:
+    """Write a line for the user to standard error."""
+    sys.stderr.write(f"{text}\n")

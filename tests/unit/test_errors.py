@@ -9,7 +9,7 @@ import cloudpickle
 import pytest
 
 import skyward as sky
-from skyward.node_errors import error_of_nodes
+from skyward.errors import error_of_nodes
 
 pytestmark = pytest.mark.unit
 

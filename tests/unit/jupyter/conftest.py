@@ -20,7 +20,7 @@ from skyward.errors import TaskCancelledError
 from skyward.events.decisions import DecisionEvent
 from skyward.functions.pending import PendingFunction
 from skyward.functions.target import current_pool
-from skyward.process.open_pools import observe_with, observed
+from skyward.pool.open_pools import observe_with, observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.harvest import Harvest

@@ -2,16 +2,17 @@
 
 import atexit
 import os
-import sys
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from skyward.reporting.screen import notify
+
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
 
-__all__ = ["Observer", "observe_with", "observed", "opened", "say"]
+__all__ = ["Observer", "observe_with", "observed", "opened"]
 
 opened: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
@@ -33,11 +34,6 @@ def observed(pool: "Compute") -> AbstractContextManager[object]:
     return nullcontext() if _observer is None else _observer(pool)
 
 
-def say(text: str) -> None:
-    """Tell the user."""
-    sys.stderr.write(f"{text}\n")
-
-
 def _after_fork() -> None:
     """Forget the pools: they are the parent's, which closes and observes them."""
     opened.clear()
@@ -53,4 +49,4 @@ def _close_all() -> None:
         try:
             pool.close()
         except Exception as error:
-            say(str(error))
+            notify(str(error))
