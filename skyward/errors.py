@@ -79,7 +79,6 @@ __all__ = [
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
-    "error_of_nodes",
 ]
 
 

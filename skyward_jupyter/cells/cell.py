@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import Literal
 
 from skyward.wire.payloads.sources import imported_names
 from skyward.worker.cells.program import PROVIDED, build
@@ -13,7 +14,10 @@ from skyward_jupyter.cells.lookups import NO_LOOKUPS, Lookups, find_lookups
 from skyward_jupyter.cells.names import find_names
 from skyward_jupyter.cells.node_magics import local_magics, magic_of
 
-__all__ = ["CellCode", "EmptyBody", "analyse", "blank_lines", "transform_cell"]
+__all__ = ["CellCode", "EmptyBody", "Shape", "analyse", "blank_lines", "transform_cell"]
+
+type Shape = Literal["single", "all", "map"]
+"""The runs of a cell: one on one node, one on all nodes, or one for each element."""
 
 _EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""

@@ -17,7 +17,7 @@ from skyward.files.request import Brought, FilesRequest, FilesResult, pieces
 from skyward.formatting import joined, nodes_text, size_text
 
 if TYPE_CHECKING:
-    from skyward_jupyter.running.sent import Shape
+    from skyward_jupyter.cells.cell import Shape
 
 __all__ = ["Arrival"]
 

@@ -17,7 +17,7 @@ from skyward_jupyter.files.missing import missing_note
 
 if TYPE_CHECKING:
     from skyward.worker.cells.cell import CellResult
-    from skyward_jupyter.running.sent import Shape
+    from skyward_jupyter.cells.cell import Shape
 
 __all__ = ["Taken", "Trip"]
 

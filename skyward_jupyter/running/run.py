@@ -24,7 +24,7 @@ from skyward.specs.retries import Retries
 from skyward.values.validation import FrozenMap
 from skyward.wire.objects.notebook import Side, unpack_shared
 from skyward_jupyter.cells.capture import Capture, capture, elements_of
-from skyward_jupyter.cells.cell import CellCode, analyse, blank_lines, transform_cell
+from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
 from skyward_jupyter.cells.manifest import SHOWN_FROM
 from skyward_jupyter.display.elements import MOST, Elements, weight
 from skyward_jupyter.display.footer import Footer, footer_of, seconds_text
@@ -43,7 +43,7 @@ from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.live import follow
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
-from skyward_jupyter.running.sent import SentCell, Shape
+from skyward_jupyter.running.sent import SentCell
 from skyward_jupyter.running.stopping import meanwhile
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failures.failure import capture_failure
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.harvest import Harvest
+from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.failures import tell_the_others, tell_where
 from skyward_jupyter.failures.present import reworded
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
     from skyward_jupyter.files.trip import Trip
 
-__all__ = ["SentCell", "Shape"]
-
-type Shape = Literal["single", "all", "map"]
-"""One run on one node, one run on all nodes, or one run for each element."""
+__all__ = ["SentCell"]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,9 @@ charged to the task either, only the one that ended it.
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from skyward.control.observe.origin import Origin
-
-if TYPE_CHECKING:
-    from skyward.control.act.tasks.task import Work
 
 __all__ = ["FREE", "CellAccounts", "CellCost", "Terms", "cost_of"]
 
@@ -60,18 +57,33 @@ class CellCost:
     cost: float = 0.0
 
 
-def cost_of(work: "Work", now: float) -> float:
+class Charged(Protocol):
+    """A task that can be charged for: the terms of its node, and its times on the steady clock."""
+
+    @property
+    def origin(self) -> Origin | None: ...
+    @property
+    def terms(self) -> Terms: ...
+    @property
+    def sent_at(self) -> float | None: ...
+    @property
+    def ended_at(self) -> float | None: ...
+    @property
+    def seconds(self) -> float | None: ...
+
+
+def cost_of(task: Charged, now: float) -> float:
     """USD that a task has cost until `now`, of the steady clock.
 
     How long it ran is as its node says; before that, and where the node never says, it is counted from when the task
     was sent there.
     """
-    if not work.terms.hourly_price or work.sent_at is None:
+    if not task.terms.hourly_price or task.sent_at is None:
         return 0.0
-    seconds = work.seconds
+    seconds = task.seconds
     if seconds is None:
-        seconds = (now if work.ended_at is None else work.ended_at) - work.sent_at
-    return work.terms.cost(seconds)
+        seconds = (now if task.ended_at is None else task.ended_at) - task.sent_at
+    return task.terms.cost(seconds)
 
 
 @dataclass(slots=True)
@@ -99,15 +111,15 @@ class CellAccounts:
                 del self._over[next(iter(self._over))]
         self._latest[1].add(cost)
 
-    def look(self, works: Iterable["Work"]) -> tuple[CellCost, ...]:
-        """Every cell, those of `works`, which are not over, included; in the order in which they first appeared."""
+    def look(self, tasks: Iterable[Charged]) -> tuple[CellCost, ...]:
+        """Every cell, those of `tasks`, which are not over, included; in the order in which they first appeared."""
         now = time.monotonic()
         cells = {origin: _Account(account.tasks, account.cost) for origin, account in self._over.items()}
         latest, account = None, _Account()
-        for work in works:
-            if work.origin is None or work.sent_at is None:
+        for task in tasks:
+            if task.origin is None or task.sent_at is None:
                 continue
-            if work.origin is not latest:  # as above: there may be ten thousand
-                latest, account = work.origin, cells.setdefault(work.origin, _Account())
-            account.add(cost_of(work, now))
+            if task.origin is not latest:  # as above: there may be ten thousand
+                latest, account = task.origin, cells.setdefault(task.origin, _Account())
+            account.add(cost_of(task, now))
         return tuple(CellCost(origin, account.tasks, account.cost) for origin, account in cells.items())

@@ -3,17 +3,14 @@
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
 from skyward.errors import TooLargeError
 from skyward.task.variables import TaskVar
 from skyward.wire.protocol.messages import Display, Event, Payload
 from skyward.wire.protocol.text import encodable, plain_json
 
-if TYPE_CHECKING:
-    from skyward.worker.tasks.jobs import Job
-
-__all__ = ["Port", "TaskContext", "current_task", "current_task_number", "running"]
+__all__ = ["Port", "Stoppable", "TaskContext", "current_task", "current_task_number", "running"]
 
 
 _LARGEST = 64 * 1024 * 1024
@@ -28,6 +25,13 @@ class Port(Protocol):
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
         """Keep these buffers on the node until the client drops them; their keys."""
+
+
+class Stoppable(Protocol):
+    """A job that can be told to stop."""
+
+    stopped: Literal["cancelled", "timeout"] | None
+    """Why it was told to; None while it was not."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +52,7 @@ class TaskContext:
     task: int
     node: int
     port: Port
-    job: "Job | None" = None
+    job: Stoppable | None = None
     leaves: bool = False
     ended: bool = False
     raised: str = ""
