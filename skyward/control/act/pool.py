@@ -35,8 +35,7 @@ from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import Arrived, BroadcastWork, Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
-from skyward.control.decide.machines.draining import undrainable
-from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.plane import ControlPlane, undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.broadcast import chosen_ranks, no_node
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState

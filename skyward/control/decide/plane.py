@@ -11,7 +11,7 @@ from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.load import View
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import LAST, LEAD, Ledger
-from skyward.control.decide.machines.draining import after_drain
+from skyward.control.decide.machines.machines import MachineBook
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.messages import (
     Decided,
@@ -39,7 +39,7 @@ from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["ControlPlane"]
+__all__ = ["ControlPlane", "after_drain", "undrainable"]
 
 RECALL_TICK = 0.05
 """Seconds between looks at tasks that wait on a node they have no slot on."""
@@ -503,3 +503,30 @@ class ControlPlane:
     ) -> None:
         event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)
         effects.append(Decided(self.decisions.add(event)))
+
+
+def undrainable(
+    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+) -> str:
+    """Why the node of a rank cannot be drained; empty where it can. `kept`: names of what nodes keep, by rank."""
+    machine = book.seated(rank, "RUNNING")
+    if machine is None:
+        return f"node {rank} is not up"
+    if rank == 0:
+        return "node 0 is the head, which stays as long as the pool has any node"
+    if rank in kept:
+        return f"it keeps {kept[rank]}: free that first, with `.drop()` of its handle or `%sky drop`"
+    group = groups[machine.group]
+    if desired.get(group.name, 0) <= group.min:
+        return f"the pool is at its fewest nodes, {group.min}"
+    return ""
+
+
+def after_drain(
+    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+) -> Mapping[str, int] | None:
+    """Nodes wanted, by group, once the node of a rank is drained; None where it cannot be."""
+    machine = book.seated(rank, "RUNNING")
+    if machine is None or undrainable(book, groups, desired, kept, rank):
+        return None
+    return {**desired, machine.group: desired[machine.group] - 1}

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.draining import undrainable
 from skyward.control.decide.messages import DrainNode, Forget, Fund, Keep, Release, Unkept
+from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
 from skyward.kept.book import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all

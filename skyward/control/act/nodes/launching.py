@@ -24,7 +24,6 @@ from skyward.bootstrap import (
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
 from skyward.control.act.nodes.offered import ASK_WITHIN, Offered, find_offers, provider_config
 from skyward.control.decide.machines.places import Place
-from skyward.control.decide.machines.roll import Roll
 from skyward.control.observe.costs import Terms
 from skyward.control.observe.startup import Boots
 from skyward.errors import ProvisioningError, SkywardError
@@ -37,12 +36,28 @@ from skyward.scaling.snapshot import Group
 from skyward.specs import Image, Nodes, Options, Spec
 from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
 
-__all__ = ["Launcher", "launchers_of"]
+__all__ = ["Inventory", "Launcher", "launchers_of"]
 
 START_TIMEOUT = 60.0
 """Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
 
 _logger = logging.getLogger(__name__)
+
+
+class Inventory:
+    """The machines that a pool knows of, over all its groups.
+
+    A provider lists the machines of the whole pool. A machine that no group knows, while no group has a request under
+    way, is an orphan.
+
+    Attributes:
+        known: ids of machines.
+        asking: number of requests that are under way.
+    """
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.asking = 0
 
 
 class Launcher:
@@ -55,7 +70,13 @@ class Launcher:
     """
 
     def __init__(
-        self, record: PoolRecord, group: str, specs: Sequence[Spec], options: Options, roll: Roll, boots: Boots
+        self,
+        record: PoolRecord,
+        group: str,
+        specs: Sequence[Spec],
+        options: Options,
+        inventory: Inventory,
+        boots: Boots,
     ) -> None:
         self.boots = boots
         self.nodes = Nodes.of(specs[0].nodes)
@@ -75,7 +96,7 @@ class Launcher:
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
         self._setups: dict[Image, SharedSetup] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
-        self._roll = roll
+        self._inventory = inventory
         self._unheard_of: set[Place] = set()
 
     @property
@@ -137,7 +158,7 @@ class Launcher:
             offered: Offered = entry.offered
             self._offers.setdefault(offered.place, offered)
             self._entries[offered.place] = entry.number
-            self._roll.known.update(machine.instance.id for machine in entry.machines)
+            self._inventory.known.update(machine.instance.id for machine in entry.machines)
             if entry.cluster is not None:
                 self._clusters[offered.place] = entry.cluster
 
@@ -236,7 +257,7 @@ class Launcher:
         cluster, entry = await self._cluster(place), self._entries[place]
         token = self._record.asking(entry)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
-        self._roll.asking += 1
+        self._inventory.asking += 1
         asked = time.monotonic()
         try:
             self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
@@ -244,25 +265,25 @@ class Launcher:
             if instances:
                 self.boots.came(place.provider, time.monotonic() - asked)
             self._instances.update((instance.id, place) for instance in instances)
-            self._roll.known.update(instance.id for instance in instances)
+            self._inventory.known.update(instance.id for instance in instances)
         except Exception:
             self._unheard_of.add(place)
             raise
         finally:
-            self._roll.asking -= 1
+            self._inventory.asking -= 1
             await self._give_back_unheard_of(place)
         return instances
 
     async def _give_back_unheard_of(self, place: Place) -> None:
         """Give back what came of a request that nobody heard the answer to; when no other is under way."""
-        if place not in self._unheard_of or self._roll.asking:
+        if place not in self._unheard_of or self._inventory.asking:
             return
         provider, cluster = self._offers[place].provider, self._clusters[place]
         try:
             there = [each.id for each in await provider.find(cluster)]
-            if self._roll.asking:
+            if self._inventory.asking:
                 return  # what was asked for meanwhile may be among them
-            found = [each for each in there if each not in self._instances and each not in self._roll.known]
+            found = [each for each in there if each not in self._instances and each not in self._inventory.known]
             if found:
                 await provider.terminate(cluster, found)
         except Exception:
@@ -388,7 +409,7 @@ class Launcher:
         if place is not None:
             await self._offers[place].provider.terminate(self._clusters[place], [instance.id])
             self._instances.pop(instance.id, None)
-            self._roll.known.discard(instance.id)
+            self._inventory.known.discard(instance.id)
             self._record.gone(self._entries[place], instance.id)
 
     async def teardown(self) -> None:
@@ -458,8 +479,8 @@ class Launcher:
 
 def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
     """What gets the machines of each group of one pool."""
-    roll, boots = Roll(), Boots(record)
-    return {group: Launcher(record, group, specs, options, roll, boots) for group, specs in groups.items()}
+    inventory, boots = Inventory(), Boots(record)
+    return {group: Launcher(record, group, specs, options, inventory, boots) for group, specs in groups.items()}
 
 
 def _by_rank(machine: MachineEntry) -> tuple[bool, int]:

@@ -30,8 +30,7 @@ from skyward.wire.payloads.payload import Outgoing, decode
 from skyward.wire.protocol.messages import Blob, Payload
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.left_results import LeftResult
-    from skyward.control.act.tasks.remote import RemoteBlob
+    from skyward.control.act.tasks.left_results import LeftResult, RemoteBlob
 
 __all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work", "handles_in"]
 

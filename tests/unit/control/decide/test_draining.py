@@ -3,8 +3,8 @@
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.draining import undrainable
 from skyward.control.decide.messages import DrainNode
+from skyward.control.decide.plane import undrainable
 from skyward.scaling.snapshot import Group
 from tests.unit.control.decide.plane_world import World
 
