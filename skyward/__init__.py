@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     from skyward.task.instance import InstanceInfo, instance_info, is_head
     from skyward.task.output import silent, stderr, stdout
     from skyward.task.sharding import shard
-    from skyward_providers.adapter import Adapter
-    from skyward_providers.container import Container
-    from skyward_providers.local import Local
-    from skyward_providers.ssh import SSH
+    from skyward_providers.adapter import Adapter  # circular: entry points, found by name
+    from skyward_providers.container import Container  # circular: entry points, found by name
+    from skyward_providers.local import Local  # circular: entry points, found by name
+    from skyward_providers.ssh import SSH  # circular: entry points, found by name
 
     __version__: str
 
@@ -232,11 +232,11 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add `%%sky` and `%sky` to IPython: `%load_ext skyward`."""
     from importlib import import_module
 
-    import_module("skyward_jupyter").load_ipython_extension(shell)
+    import_module("skyward_jupyter").load_ipython_extension(shell)  # circular: IPython's own call
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Take them away: `%unload_ext skyward`."""
     from importlib import import_module
 
-    import_module("skyward_jupyter").unload_ipython_extension(shell)
+    import_module("skyward_jupyter").unload_ipython_extension(shell)  # circular: IPython's own call

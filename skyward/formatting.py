@@ -1,9 +1,14 @@
-"""How nodes, sizes and lists are written in sentences: one wording for the library, the console and notebooks."""
+"""Text for people: sizes, money, durations, nodes and lists, one formatter of each.
+
+The panel has the same formatters in TypeScript; `tests/cases/formats.json` holds both to the same results.
+"""
 
 import shlex
 from collections.abc import Collection, Iterable
 
-__all__ = ["asked_to_stop", "count_text", "joined", "nodes_text", "option_text", "size_text"]
+__all__ = [
+    *("asked_to_stop", "count_text", "duration_text", "joined", "money_text", "nodes_text", "option_text", "size_text"),
+]
 
 
 def joined(words: Iterable[str]) -> str:
@@ -39,9 +44,26 @@ def option_text(option: str, path: str) -> str:
 
 
 def size_text(nbytes: float) -> str:
-    """Return a number of bytes for people: `1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+    """Return a number of bytes for people, in powers of 1024: `512 B`, `1.5 MiB`, `2.0 GiB`."""
+    if nbytes < 1024:
+        return f"{nbytes:.0f} B"
+    for unit in ("KiB", "MiB"):
         nbytes /= 1024
-    return f"{nbytes:.1f} GiB"
+        if nbytes < 1023.95:
+            return f"{nbytes:.1f} {unit}"
+    return f"{nbytes / 1024:,.1f} GiB"
+
+
+def money_text(usd: float) -> str:
+    """Return an amount of USD for people: `$1,204.00`; below ten cents to the hundredth of a cent, `$0.0124`."""
+    if 0 < usd < 0.00005:
+        return "<$0.0001"
+    return f"${usd:.4f}" if usd and abs(usd) < 0.1 else f"${usd:,.2f}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration for people: `4.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 59.95:
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

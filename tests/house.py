@@ -147,7 +147,7 @@ def rooms() -> Mapping[str, int]:
     found: Counter[str] = Counter()
     for module, path in modules().items():
         found[room_of(module)] += path.name != "__init__.py"
-    return found
+    return {room: count for room, count in found.items() if count or room in PACKAGES}
 
 
 def layers() -> Mapping[str, int]:

@@ -334,6 +334,6 @@ def _notes(spec: Spec) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    from skyward_providers.adapter_serve import main
+    from skyward_providers.adapter_serve import main  # circular: the command of this module
 
     sys.exit(main())

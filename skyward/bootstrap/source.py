@@ -12,7 +12,6 @@ from functools import cached_property
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-import skyward
 from skyward.bootstrap.names import requirement_name
 from skyward.errors import SpecError
 from skyward.specs.image import SkywardSource
@@ -23,6 +22,7 @@ WORKER_PACKAGES = frozenset({"blake3", "casty", "cloudpickle", "uvloop"})
 """What a worker needs, of all that the distribution depends on."""
 
 _NAME = "skyward-jupyter"
+_PACKAGE = Path(__file__).parents[1]
 _LEFT_OUT = frozenset({"__pycache__"})
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The time that each file of the wheel bears, so that equal sources make equal wheels."""
@@ -73,12 +73,12 @@ def worker_requirements() -> tuple[str, ...]:
     Raises:
         SpecError: this copy is neither installed nor in a checkout.
     """
-    return _described(Path(skyward.__file__).parent)[1]
+    return _described(_PACKAGE)[1]
 
 
 def local_source(package: Path | None = None) -> Source:
     """A wheel of the package `skyward` as it is on disk now. The same files give the same bytes."""
-    folder = package or Path(skyward.__file__).parent
+    folder = package or _PACKAGE
     version, dependencies = _described(folder)
     files = {f"skyward/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _sources(folder)}
     content = hashlib.sha256()

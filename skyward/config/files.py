@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from skyward.errors import SpecError
 
-__all__ = ["PROJECT_FILE", "USER_FILE", "File", "find_files"]
+__all__ = ["File", "Found", "PROJECT_FILE", "USER_FILE", "find_files"]
 
 PROJECT_FILE: Final = "skyward.toml"
 """The name of a project's file: the nearest one, from the working directory upwards, counts."""
@@ -122,3 +122,32 @@ def _short(path: Path) -> str:
         if path.is_relative_to(base):
             return f"{prefix}{path.relative_to(base).as_posix()}"
     return str(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value of a file.
+
+    Attributes:
+        value: as it was written, or, of a pool, as `sky.Compute` takes it.
+        file: the file that it is in.
+        key: the tables that lead to it, and its name; a number for a table of a list.
+    """
+
+    value: Any
+    file: File
+    key: tuple[str | int, ...]
+
+    @property
+    def where(self) -> str:
+        """Where it stands: `skyward.toml:7`."""
+        return self.file.where(self.key)
+
+    def wrong(self, why: str) -> SpecError:
+        """The error that the value is wrong."""
+        return SpecError(f"{self.where}, {self.name}: {why}")
+
+    @property
+    def name(self) -> str:
+        """The key as people write it: `pools.train.groups.gpu[1].vcpus`."""
+        return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)[1:]

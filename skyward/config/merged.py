@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from skyward.config.files import File, find_files
+from skyward.config.files import File, Found, find_files
 from skyward.config.providers import make_provider
 from skyward.config.values import GROUPS, PROVIDER, is_of_nodes, read_field, unknown_field
 from skyward.errors import SpecError
@@ -13,40 +13,11 @@ from skyward.specs import Spec, resolve_groups
 from skyward.specs.paths import compute_fields
 from skyward.values.validation import closest
 
-__all__ = ["Config", "Found", "load"]
+__all__ = ["Config", "load"]
 
 TABLES: Final = ("cells", "defaults", "pools", "providers")
 _NESTED: Final = frozenset({"image", "worker"})
 """Fields of a pool that are tables of fields."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A value of a file.
-
-    Attributes:
-        value: as it was written, or, of a pool, as `sky.Compute` takes it.
-        file: the file that it is in.
-        key: the tables that lead to it, and its name; a number for a table of a list.
-    """
-
-    value: Any
-    file: File
-    key: tuple[str | int, ...]
-
-    @property
-    def where(self) -> str:
-        """Where it stands: `skyward.toml:7`."""
-        return self.file.where(self.key)
-
-    def wrong(self, why: str) -> SpecError:
-        """The error that the value is wrong."""
-        return SpecError(f"{self.where}, {self.name}: {why}")
-
-    @property
-    def name(self) -> str:
-        """The key as people write it: `pools.train.groups.gpu[1].vcpus`."""
-        return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)[1:]
 
 
 @dataclass(frozen=True)

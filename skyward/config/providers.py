@@ -10,7 +10,7 @@ from skyward.values.validation import closest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyward.config.merged import Found
+    from skyward.config.files import Found
 
 __all__ = ["make_provider"]
 

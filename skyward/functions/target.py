@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from skyward.errors import NoPoolError, NotOnNodeError, OperatorError
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.task import TaskFuture
-    from skyward.functions.pending import PendingFunction, PendingFunctionGroup
+    from skyward.control.act.tasks.task import TaskFuture  # circular: what a target returns
+    from skyward.functions.pending import PendingFunction, PendingFunctionGroup  # circular: what a target takes
 
 __all__ = [
     "CurrentPool",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skyward.reporting.screen import notify
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.pool.compute import Compute  # circular: a pool registers itself
 
 __all__ = ["Observer", "observe_with", "observed", "opened"]
 

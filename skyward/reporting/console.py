@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from skyward import events
-from skyward.reporting.lines import SHOWN, line_of, money, seconds
+from skyward.formatting import duration_text, money_text
+from skyward.reporting.lines import SHOWN, line_of
 from skyward.reporting.screen import Screen, is_terminal, notify, screen
 
 if TYPE_CHECKING:
@@ -168,11 +169,11 @@ class Console:
         parts = [f"{active}/{pool.desired} nodes ready"]
         if self._phases:
             node, (phase, since) = min(self._phases.items(), key=lambda item: item[1][1])
-            parts.append(f"node {node}: {phase} for {seconds(time.monotonic() - since)}")
+            parts.append(f"node {node}: {phase} for {duration_text(time.monotonic() - since)}")
         if pool.queued or pool.running:
             parts.append(f"{pool.running} running, {pool.queued} queued, {pool.done} done")
         if pool.failed:
             parts.append(f"{pool.failed} failed")
         if pool.per_hour:
-            parts.append(f"{money(pool.spent)} ({money(pool.per_hour)}/h)")
+            parts.append(f"{money_text(pool.spent)} ({money_text(pool.per_hour)}/h)")
         return f"skyward: pool {pool.name!r}: {', '.join(parts)}"

@@ -4,7 +4,7 @@ import logging
 from typing import NamedTuple
 
 from skyward import events
-from skyward.formatting import count_text, joined
+from skyward.formatting import count_text, duration_text, joined, money_text
 
 __all__ = ["LOGGED", "SHOWN", "Line", "line_of"]
 
@@ -72,14 +72,14 @@ def _text(event: events.BaseEvent) -> str:
         case events.PoolProvisioning(provider=provider, nodes=nodes):
             return f"starting {count_text(nodes)} ({provider})"
         case events.PoolReady(nodes=nodes, elapsed=elapsed):
-            return f"ready with {count_text(nodes)} after {seconds(elapsed)}"
+            return f"ready with {count_text(nodes)} after {duration_text(elapsed)}"
         case events.PoolFailed(error=error, reason=reason):
             return f"could not be opened: {error}: {reason}"
         case events.PoolStopping():
             return "closing"
         case events.PoolClosed(elapsed=elapsed, done=done, failed=failed, spent=spent):
             tasks = f"{count_text(done, 'task')} done" + (f", {failed} failed" if failed else "")
-            return f"closed after {seconds(elapsed)}: {tasks}" + (f", {money(spent)}" if spent else "")
+            return f"closed after {duration_text(elapsed)}: {tasks}" + (f", {money_text(spent)}" if spent else "")
         case events.PoolNote(text=text):
             return text
         case events.NodeEvent():
@@ -89,9 +89,9 @@ def _text(event: events.BaseEvent) -> str:
         case events.ScalingDecided(decision=decision):
             return str(decision)
         case events.CostChanged(spent=spent, per_hour=per_hour):
-            return f"costs {money(per_hour)}/h from now on; {money(spent)} so far"
+            return f"costs {money_text(per_hour)}/h from now on; {money_text(spent)} so far"
         case events.BudgetReached(spent=spent, budget=budget):
-            return f"reached its budget of {money(budget)}: {money(spent)} spent"
+            return f"reached its budget of {money_text(budget)}: {money_text(spent)} spent"
         case _:
             return type(event).__name__
 
@@ -99,15 +99,15 @@ def _text(event: events.BaseEvent) -> str:
 def _of_node(event: events.NodeEvent) -> str:
     match event:
         case events.NodeRequested(machine=machine, kind=kind, hourly_price=price):
-            return f"is requested as machine {machine}: {kind}" + (f", {money(price)}/h" if price else "")
+            return f"is requested as machine {machine}: {kind}" + (f", {money_text(price)}/h" if price else "")
         case events.NodeAllocated(machine=machine):
             return f"has machine {machine}"
         case events.NodePhaseStarted(phase=phase):
             return f"started phase {phase!r}"
         case events.NodePhaseCompleted(phase=phase, elapsed=elapsed):
-            return f"completed phase {phase!r} in {seconds(elapsed)}"
+            return f"completed phase {phase!r} in {duration_text(elapsed)}"
         case events.NodeReady(elapsed=elapsed, ready=ready, wanted=wanted):
-            return f"is ready after {seconds(elapsed)} ({ready} of {count_text(wanted)})"
+            return f"is ready after {duration_text(elapsed)} ({ready} of {count_text(wanted)})"
         case events.NodeDraining():
             return "is draining"
         case events.NodeDrainCancelled():
@@ -140,17 +140,3 @@ def _of_task(event: events.TaskEvent) -> str:
             return f"timed out on node {node}"
         case _:
             return type(event).__name__
-
-
-def seconds(elapsed: float) -> str:
-    """Return a duration for people, such as "4.2 s" or "3 min 5 s"."""
-    if elapsed < 60:
-        return f"{elapsed:.1f} s"
-    minutes, rest = divmod(round(elapsed), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def money(usd: float) -> str:
-    """Return an amount for people: to the cent, or to the hundredth of one where it is small."""
-    return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.4f}"

@@ -12,7 +12,7 @@ from skyward.simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from skyward.control.decide.machines.instance import InstanceState
-    from skyward.simulator.runner import Runner
+    from skyward.simulator.runner import Runner  # circular: the runner checks itself after each step
 
 __all__ = ["InvariantError", "Invariants"]
 

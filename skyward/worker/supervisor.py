@@ -223,6 +223,6 @@ def _fork_from(supervisor: Callable[[int], Supervisor], at_its_death: int, *unwa
 
 if __name__ == "__main__":
     main()
-    from skyward.worker.__main__ import run  # only the worker imports it: the supervisor stays small
+    from skyward.worker.__main__ import run  # circular: the worker's child only; the supervisor stays small
 
     run()

@@ -2,15 +2,16 @@
 
 import html
 from dataclasses import dataclass
-from math import floor, log10
 from typing import TYPE_CHECKING, Any
+
+from skyward.formatting import duration_text, money_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from skyward.control.act.tasks.run import Run
 
-__all__ = ["Footer", "footer_of", "money", "seconds_text"]
+__all__ = ["Footer", "footer_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Footer:
     def __str__(self) -> str:
         some = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
         where = some if self.nodes else "here"
-        price = money(self.cost) if self.cost > 0 else ""
+        price = money_text(self.cost) if self.cost > 0 else ""
         failed = f"{self.failed} of {self.tasks} failed" if self.tasks > 1 else "failed"
-        parts = (where, " and ".join(self.hardware), seconds_text(self.seconds), price, failed if self.failed else "")
+        parts = (where, " and ".join(self.hardware), duration_text(self.seconds), price, failed if self.failed else "")
         return ", ".join(filter(None, parts))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -55,23 +56,3 @@ def footer_of(runs: "Iterable[Run[Any]]", seconds: float) -> Footer | None:
     hardware = tuple(dict.fromkeys(kind for run in runs for kind in run.hardware))
     tasks, failed = sum(run.size for run in runs), sum(run.failed for run in runs)
     return Footer(nodes, hardware, seconds, sum(run.cost for run in runs), tasks, failed)
-
-
-def money(usd: float) -> str:
-    """An amount above zero for people: to the cent, and where that says nothing, to two digits that do."""
-    if usd < 0.0001:
-        return "<$0.0001"
-    digits = max(2, 1 - floor(log10(usd)))
-    text = f"{usd:,.{digits}f}"
-    whole, _, cents = text.partition(".")
-    return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
-
-
-def seconds_text(seconds: float) -> str:
-    """A time for people: `12.4 s`, `3 min 20 s`, `2 h 5 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

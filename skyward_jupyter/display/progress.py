@@ -13,16 +13,14 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import uuid4
 
-from skyward.formatting import count_text
+from skyward.formatting import count_text, duration_text
 from skyward.reporting.console import style_of
 from skyward.reporting.screen import is_terminal, screen
-from skyward_jupyter.display.footer import seconds_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.pool.compute import Compute
-    from skyward_jupyter.options.settings import Settings
 
 __all__ = ["Progress", "meter", "opening"]
 
@@ -81,7 +79,16 @@ class Progress:
             wait = _EVERY
 
 
-def opening(shell: "InteractiveShell", pool: "Compute", settings: "Settings", *, enabled: bool = True) -> Progress:
+class Shows(Protocol):
+    """The settings of progress: see `%config SkyMagics`."""
+
+    @property
+    def show_progress(self) -> bool: ...
+    @property
+    def progress_after(self) -> float: ...
+
+
+def opening(shell: "InteractiveShell", pool: "Compute", settings: Shows, *, enabled: bool = True) -> Progress:
     """Progress of a pool that is being opened, where its own console does not show it."""
     started = time.monotonic()
 
@@ -101,7 +108,7 @@ def opening(shell: "InteractiveShell", pool: "Compute", settings: "Settings", *,
         return f"Pool {pool.name!r}: {there} ready in {elapsed()}"
 
     def elapsed() -> str:
-        return seconds_text(time.monotonic() - started)
+        return duration_text(time.monotonic() - started)
 
     shown = enabled and settings.show_progress and style_of(pool.options.console) == "notebook"
     return Progress(shell, text, last, after=settings.progress_after, enabled=shown)

@@ -4,8 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skyward.formatting import size_text
-from skyward_jupyter.display.footer import money
+from skyward.formatting import money_text, size_text
 
 if TYPE_CHECKING:
     from skyward.control.act.recovered import RecoveredTask
@@ -140,7 +139,7 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
             task.state,
             "" if task.node is None else task.node,
             _cell(task.origin),
-            *((money(task.cost) if task.cost else "",) if priced else ()),
+            *((money_text(task.cost) if task.cost else "",) if priced else ()),
             _what(task.name, task.origin),
         )
         for task in tasks

@@ -12,7 +12,8 @@ from skyward_jupyter.options import reading
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
-    from skyward.config import Config, Found
+    from skyward.config import Config
+    from skyward.config.files import Found
     from skyward.pool.compute import On
 
 __all__ = ["NAMES", "Settings", "Sourced", "settings_from"]

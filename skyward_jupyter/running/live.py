@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.control.act.tasks.run import Run
-    from skyward_jupyter.running.handle import CellHandle
+    from skyward_jupyter.running.handle import CellHandle  # circular: a handle has its line
 
 __all__ = ["LiveLine", "follow"]
 

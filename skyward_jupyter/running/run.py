@@ -15,7 +15,7 @@ from weakref import ref
 from skyward.control.act.nodes.offered import provider_config
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
-from skyward.formatting import count_text
+from skyward.formatting import count_text, duration_text
 from skyward.kept.handles import open_with
 from skyward.kept.keep import KEEP_FOR
 from skyward.reporting.screen import screen
@@ -27,7 +27,7 @@ from skyward_jupyter.cells.capture import Capture, capture, elements_of
 from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
 from skyward_jupyter.cells.manifest import SHOWN_FROM
 from skyward_jupyter.display.elements import MOST, Elements, weight
-from skyward_jupyter.display.footer import Footer, footer_of, seconds_text
+from skyward_jupyter.display.footer import Footer, footer_of
 from skyward_jupyter.display.plotting import LivePlot
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.display.sections import NodeSections
@@ -417,7 +417,7 @@ class CellRunner:
         grace, since = settings.interrupt_grace, time.monotonic()
 
         def last() -> str:
-            return f"Waited {seconds_text(time.monotonic() - since)} for what the cell had assigned"
+            return f"Waited {duration_text(time.monotonic() - since)} for what the cell had assigned"
 
         stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet, last))
         if stop.ended and not any(run.is_stream for run in cell.runs):

@@ -6,13 +6,14 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from skyward.formatting import money_text
 from skyward_jupyter.display.tables import decision_table, node_table
 
 if TYPE_CHECKING:
     from skyward.control.observe.snapshot import NodeView, PoolReport, PoolSnapshot
     from skyward.events.decisions import DecisionEvent
 
-__all__ = ["NODES", "describe", "money", "page"]
+__all__ = ["NODES", "describe", "page"]
 
 NODES: Final = 20
 DECISIONS: Final = 5
@@ -56,11 +57,6 @@ def page(report: "PoolReport") -> str:
     return f'<div class="skyward-static" style="{_CARD}">{"".join(lines)}</div>'
 
 
-def money(usd: float) -> str:
-    """USD, with more digits for little: `$0.0124`, `$1.37`."""
-    return f"${usd:.4f}" if usd and abs(usd) < 0.1 else f"${usd:,.2f}"
-
-
 def _headline(pool: "PoolSnapshot") -> Iterable[str]:
     active = sum(node.state == "active" for node in pool.nodes)
     bounds = f"{pool.min} to {pool.max}" if pool.max > pool.min else str(pool.desired)
@@ -75,9 +71,9 @@ def _facts(pool: "PoolSnapshot") -> Iterable[str]:
     counts = (("queued", pool.queued), ("running", pool.running), ("done", pool.done), ("failed", pool.failed))
     yield f"tasks: {', '.join(f'{count} {what}' for what, count in counts)}"
     if pool.per_hour or pool.spent or pool.budget is not None:
-        left = "" if pool.budget is None else f", {money(max(0.0, pool.budget - pool.spent))} left"
-        rate = "" if pool.state == "closed" else f"{money(pool.per_hour)}/h, "
-        yield f"money: {rate}{money(pool.spent)} spent{left}"
+        left = "" if pool.budget is None else f", {money_text(max(0.0, pool.budget - pool.spent))} left"
+        rate = "" if pool.state == "closed" else f"{money_text(pool.per_hour)}/h, "
+        yield f"money: {rate}{money_text(pool.spent)} spent{left}"
     if pool.failure:
         yield f"trouble: {pool.failure}"
 

@@ -45,7 +45,7 @@ def test_a_call_knows_what_it_needs_and_nothing_of_pools() -> None:
     """A node loads these at every start."""
     loaded = "[name for name in sys.modules if name.startswith('skyward.specs.')]"
     code = f"import skyward.functions.function, sys; print({loaded})"
-    assert python(code) == ["skyward.values.needs"]
+    assert python(code) == ["skyward.specs.retries"]
 
 
 def test_unknown_name() -> None:
@@ -110,7 +110,11 @@ def test_the_decorator_is_not_hidden_by_its_module(first: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["accelerators", "specs", "instance", "output", "sharding", "function", "pending", "requests"]
+    "module",
+    [
+        *("accelerators", "specs", "task.instance", "task.output", "task.sharding"),
+        *("functions.function", "functions.pending", "pool.resource_requests"),
+    ],
 )
 def test_each_room_loads_on_its_own(module: str) -> None:
     assert (

@@ -1,10 +1,23 @@
-"""Nodes are named in one way wherever a sentence names them."""
+"""One formatter of each kind; the cases are those that the panel's formatters are held to, too."""
+
+import json
+from pathlib import Path
 
 import pytest
 
-from skyward.formatting import asked_to_stop, nodes_text
+from skyward.formatting import asked_to_stop, duration_text, money_text, nodes_text, size_text
 
 pytestmark = pytest.mark.unit
+
+CASES = json.loads((Path(__file__).parents[1] / "cases" / "formats.json").read_text())
+FORMATTERS = {"money": money_text, "duration": duration_text, "size": size_text}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"), [(kind, value, text) for kind in FORMATTERS for value, text in CASES[kind]]
+)
+def test_formats_are_those_of_the_shared_cases(kind: str, value: float, text: str) -> None:
+    assert FORMATTERS[kind](value) == text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
-from skyward.control.act.tasks.left_results import NOTICED_WITHIN, LeftResult, ResultLostError
+from skyward.control.act.tasks.left_results import NOTICED_WITHIN, LeftResult
+from skyward.control.act.tasks.remote import ResultLostError
 from skyward.control.act.tasks.task import Arrived, Work, handles_in
 from skyward.control.decide import messages as plane
 from skyward.control.decide.tasks import messages as tasks

@@ -130,7 +130,7 @@ class Collection:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It travels as its name: on a node, it is that node's way to the same collection."""
-        from skyward.task.collections.opener import reopened
+        from skyward.task.collections.opener import reopened  # circular: a collection travels as what opens it
 
         return reopened, (self.kind, self.name, *self._settings())
 

@@ -7,15 +7,14 @@ interrupted as other tasks are.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from skyward.worker.tasks.execute import Guard
+from skyward.worker.tasks.guard import Guard
 
 __all__ = ["run_coroutine", "send_elements"]
 
 
-def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: "Guard") -> T:
+def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: Guard) -> T:
     """The result of `coroutine`, which `guard` cancels before it interrupts it."""
 
     async def main() -> T:

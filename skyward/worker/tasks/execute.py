@@ -35,43 +35,14 @@ from skyward.wire.protocol.messages import (
 from skyward.worker.events.context import Port, TaskContext, running
 from skyward.worker.events.streams import end_task
 from skyward.worker.tasks.coroutines import run_coroutine, send_elements
+from skyward.worker.tasks.guard import Guard, Interrupted, Reason
 from skyward.worker.tasks.jobs import InputStream, Job, Stopped
 from skyward.worker.tasks.missing import missing_module
 from skyward.worker.tasks.raised import as_ordinary_error
 
-__all__ = ["Functions", "Guard", "Interrupted", "Reason", "execute", "input_streams"]
+__all__ = ["Functions", "execute", "input_streams"]
 
 _FUNCTIONS = 256
-
-type Reason = Literal["cancelled", "timeout"]
-
-
-class Interrupted(KeyboardInterrupt):
-    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
-
-    Attributes:
-        left: returns what the task leaves; None if it leaves nothing. Called once the task cannot be interrupted.
-    """
-
-    left: Callable[[], Any] | None = None
-
-    def take(self) -> Any:
-        """Return what the task leaves, and drop the references to the task."""
-        left, self.left, self.__traceback__ = self.left, None, None
-        return None if left is None else left()
-
-
-class Guard(Protocol):
-    """Where a job may be interrupted, and why it was."""
-
-    reason: Reason | None
-
-    def run[T](self, call: Callable[[], T]) -> T:
-        """The result of `call`, which may be interrupted."""
-
-    def cancelling(self, cancel: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
-        """A context in which the first interrupt calls `cancel` instead of raising."""
-
 
 class Functions:
     """The functions of this process, the least recently used forgotten first.

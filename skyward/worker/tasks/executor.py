@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from skyward.process.clock import clock
 from skyward.wire.protocol.messages import NOTHING_LEFT, PACKING, Credit, Feed, Finished, Payload
-from skyward.worker.tasks.execute import Reason
+from skyward.worker.tasks.guard import Reason
 from skyward.worker.tasks.jobs import Job
 
 __all__ = ["PATIENCE", "Executor", "Slot"]

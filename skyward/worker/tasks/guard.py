@@ -10,12 +10,42 @@ import signal
 from collections.abc import Callable, Iterator
 from threading import Lock, current_thread, get_ident, main_thread  # tasks may replace the attributes of the module
 from types import FrameType
+from typing import Any, Literal, Protocol
 
 from skyward.process.clock import clock
-from skyward.worker.tasks.execute import Interrupted, Reason
 from skyward.worker.tasks.forked import is_forked, leave, leave_if_forked
 
-__all__ = ["ThreadGuard"]
+__all__ = ["Guard", "Interrupted", "Reason", "ThreadGuard"]
+
+type Reason = Literal["cancelled", "timeout"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
+
+    Attributes:
+        left: returns what the task leaves; None if it leaves nothing. Called once the task cannot be interrupted.
+    """
+
+    left: Callable[[], Any] | None = None
+
+    def take(self) -> Any:
+        """Return what the task leaves, and drop the references to the task."""
+        left, self.left, self.__traceback__ = self.left, None, None
+        return None if left is None else left()
+
+
+class Guard(Protocol):
+    """Where a job may be interrupted, and why it was."""
+
+    reason: Reason | None
+
+    def run[T](self, call: Callable[[], T]) -> T:
+        """The result of `call`, which may be interrupted."""
+
+    def cancelling(self, cancel: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        """A context in which the first interrupt calls `cancel` instead of raising."""
+
 
 _APART = 0.05
 """Seconds between two interrupts: the guard may be closing because of the first, and bears one on its way out."""

@@ -15,8 +15,8 @@ from skyward.worker.blobs.store import BlobStore, Place
 from skyward.worker.events.context import Port
 from skyward.worker.events.output import Pump
 from skyward.worker.tasks.childprocess import ChildProcess
-from skyward.worker.tasks.execute import Functions, Reason, execute
-from skyward.worker.tasks.guard import ThreadGuard
+from skyward.worker.tasks.execute import Functions, execute
+from skyward.worker.tasks.guard import Reason, ThreadGuard
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.raised import failed
 

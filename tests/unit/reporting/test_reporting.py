@@ -19,7 +19,7 @@ from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent, Inputs
 from skyward.reporting import log
 from skyward.reporting.console import Console, style_of
-from skyward.reporting.lines import LOGGED, SHOWN, line_of, money, seconds
+from skyward.reporting.lines import LOGGED, SHOWN, line_of
 from skyward.reporting.screen import Screen
 
 pytestmark = pytest.mark.unit
@@ -70,11 +70,6 @@ def test_failures_are_warnings() -> None:
         ev.PoolReady: logging.INFO,
         ev.TaskFailed: logging.INFO,
     }
-
-
-def test_durations_and_money_are_for_people() -> None:
-    assert [seconds(value) for value in (0.04, 59.94, 61, 3725)] == ["0.0 s", "59.9 s", "1 min 1 s", "1 h 2 min"]
-    assert [money(value) for value in (0, 0.0123, 0.5, 1234.5)] == ["$0.00", "$0.0123", "$0.50", "$1,234.50"]
 
 
 @pytest.mark.parametrize(

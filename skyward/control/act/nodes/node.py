@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyward.bootstrap import Facts, PhaseEvent, Plan
-from skyward.control.act.tasks.left_results import RemoteBlob, ResultLostError
+from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.deadlines import LOOK, UNHEARD, Deadlines
 from skyward.control.observe.costs import FREE
@@ -48,7 +48,7 @@ from skyward.wire.transport.secrets import PASS_VARIABLE
 from skyward.wire.transport.trust import passes
 
 if TYPE_CHECKING:
-    from skyward.control.act.nodes.replication import Spreading
+    from skyward.control.act.nodes.replication import Spreading  # circular: replication sends through nodes
     from skyward.events.metrics import NodeMetrics
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]

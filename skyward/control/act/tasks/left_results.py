@@ -10,22 +10,22 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Arrived, TaskFuture, Work
 from skyward.errors import NodeLostError, PoolClosedError, TaskCancelledError
 from skyward.formatting import joined, size_text
 from skyward.process import background
 from skyward.wire.payloads.payload import blobs_of
-from skyward.wire.protocol.messages import Blob, Payload
+from skyward.wire.protocol.messages import Payload
 
 if TYPE_CHECKING:
-    from skyward.control.act.nodes.node import Node
+    from skyward.control.act.nodes.node import Node  # circular: a result stays on its node, and a node sends results on
     from skyward.wire.protocol.messages import Finished
 
-__all__ = ["LEFT_FROM", "NOTICED_WITHIN", "LeftResult", "LeftResults", "RemoteBlob", "ResultLostError"]
+__all__ = ["LEFT_FROM", "NOTICED_WITHIN", "LeftResult", "LeftResults"]
 
 LEFT_FROM = 1024 * 1024
 """Bytes from which a result is left on its node: a smaller one is here sooner than it could be asked for."""
@@ -349,36 +349,3 @@ def _recipe(work: Work) -> Work:
     recipe = Work(work.code, work.call, future, work.sink, work.timeout, needs=work.needs, retries=work.retries)
     recipe.origin, recipe.inputs, recipe.grace, recipe.target = work.origin, work.inputs, work.grace, work.target
     return recipe
-
-
-class ResultLostError(Exception):
-    """A result is on no node any more.
-
-    Attributes:
-        result: it.
-    """
-
-    def __init__(self, result: "LeftResult") -> None:
-        super().__init__("the result is on no node any more")
-        self.result = result
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RemoteBlob:
-    """A blob of a result that was left on its node: it stands where the bytes of other blobs are."""
-
-    blob: Blob
-    result: "LeftResult"
-
-    @property
-    def nbytes(self) -> int:
-        """Its size."""
-        return self.blob.size
-
-    async def fetch(self, asker: "Node") -> memoryview:
-        """Its bytes, brought here for a node that cannot get them from another.
-
-        Raises:
-            ResultLostError: it is there no more.
-        """
-        return await self.result.part(self.blob.key, asker)

@@ -30,7 +30,8 @@ from skyward.wire.payloads.payload import Outgoing, decode
 from skyward.wire.protocol.messages import Blob, Payload
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.left_results import LeftResult, RemoteBlob
+    from skyward.control.act.tasks.left_results import LeftResult  # circular: a result knows the task that made it
+    from skyward.control.act.tasks.remote import RemoteBlob
 
 __all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work", "handles_in"]
 
