@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from skyward.errors import SpecError
 
-__all__ = ["File", "Found", "PROJECT_FILE", "USER_FILE", "find_files"]
+__all__ = ["PROJECT_FILE", "USER_FILE", "File", "Found", "find_files"]
 
 PROJECT_FILE: Final = "skyward.toml"
 """The name of a project's file: the nearest one, from the working directory upwards, counts."""

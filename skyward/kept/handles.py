@@ -21,7 +21,9 @@ from skyward.kept.keep import KeptInfo, shelf, the_shelf
 if TYPE_CHECKING:
     from skyward.functions.pending import PendingFunction
     from skyward.kept.book import KeptEntry
-    from skyward.wire.payloads.payload import Packed  # circular: a payload knows handles, and a handle is fetched as one
+    from skyward.wire.payloads.payload import (
+        Packed,  # circular: a payload knows handles, and a handle is fetched as one
+    )
 
 __all__ = ["Kept", "Owner", "call", "forget", "kept_value", "note", "noted", "noting", "open_with", "renew"]
 

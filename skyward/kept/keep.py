@@ -13,7 +13,9 @@ from skyward.values.validation import seconds
 
 if TYPE_CHECKING:
     from skyward.kept.handles import Kept  # circular: what `keep` gives
-    from skyward.wire.payloads.payload import Packed  # circular: a payload knows handles, and a handle is fetched as one
+    from skyward.wire.payloads.payload import (
+        Packed,  # circular: a payload knows handles, and a handle is fetched as one
+    )
 
 __all__ = [
     *("CONTAINERS", "KEEP_FOR", "KeptInfo", "Shelf", "Surroundings"),

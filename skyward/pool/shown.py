@@ -1,21 +1,26 @@
-"""How a pool shows itself: as a live view in a notebook, as text elsewhere. The views load when one is asked for."""
+"""Displaying a pool: live in a notebook, as text elsewhere. The views load when one is asked for."""
 
 import contextlib
+import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skyward.values import limits
 from skyward.values.validation import number
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.control.observe.snapshot import PoolReport
+    from skyward.pool.compute import Compute  # circular: a pool displays itself
 
 __all__ = ["Shown", "watch"]
 
 
 class Shown:
     """The part of a pool's face that is looked at."""
+
+    if TYPE_CHECKING:
+
+        def report(self) -> "PoolReport": ...
 
     _at_close: list[Callable[[], object]] | None = None
 
@@ -31,12 +36,15 @@ class Shown:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """The pool at this moment, as HTML and as text."""
-        bundle: dict[str, Any] = _views().bundle(self)
-        return bundle
+        from skyward.views.static import bundle
+
+        return bundle(self.report())
 
     def _ipython_display_(self) -> None:
         """Show the pool live, where that can be done; IPython shows what `_repr_mimebundle_` gives elsewhere."""
-        if not _views().show_live(self):
+        from skyward.views.live import show_live
+
+        if not show_live(self):
             raise NotImplementedError  # what IPython takes for "not this way"
 
 
@@ -54,8 +62,8 @@ def watch(pool: "Compute", *, every: float = 0.5) -> None:
         SpecError: `every` is no number of seconds.
     """
     number(every, "every", least=limits.INTERVAL, most=limits.SECONDS)
-    _views().watch(pool, every)
+    from skyward.views.live import watch_live
+    from skyward.views.terminal import watch_here
 
-
-def _views() -> Any:
-    return import_module("skyward_jupyter.view")  # by name: the library imports nothing of Jupyter's
+    if not watch_live(pool):
+        watch_here(pool, sys.stdout, every)

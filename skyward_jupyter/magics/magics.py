@@ -15,9 +15,7 @@ from skyward.errors import KeptLostError, SkywardError, UsageError
 from skyward.formatting import count_text, nodes_text
 from skyward.specs import Nodes
 from skyward.values.validation import closest
-from skyward_jupyter.display.progress import Progress, meter, opening
-from skyward_jupyter.display.tables import (
-    cell_table,
+from skyward.views.tables import (
     decision_table,
     kept_table,
     node_table,
@@ -25,6 +23,7 @@ from skyward_jupyter.display.tables import (
     recovered_table,
     task_table,
 )
+from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.failures.present import presented
 from skyward_jupyter.failures.tracebacks import Tracebacks
 from skyward_jupyter.magics.panel import CellMarks
@@ -34,6 +33,7 @@ from skyward_jupyter.options.reading import count
 from skyward_jupyter.options.shown_config import config_text
 from skyward_jupyter.options.traits import ConfiguredMagics
 from skyward_jupyter.options.underline import split_line, underlined
+from skyward_jupyter.running.handle import cell_table
 from skyward_jupyter.running.run import CellRunner
 from skyward_kernel.carrying_out import cancel_cell
 

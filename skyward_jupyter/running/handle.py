@@ -1,10 +1,11 @@
 """A cell in the background."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.process.waking import Bell
+from skyward.views.tables import table
 from skyward_jupyter.failures.present import interrupted, presented
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from skyward_jupyter.running.live import LiveLine
     from skyward_jupyter.running.sent import SentCell
 
-__all__ = ["CellHandle", "Status"]
+__all__ = ["CellHandle", "Status", "cell_table"]
 
 type Status = Literal["queued", "running", "done", "failed", "cancelled"]
 
@@ -129,3 +130,11 @@ class CellHandle:
 
     def __repr__(self) -> str:
         return f"<CellHandle: %%sky in the background on pool {self.pool!r}; .result() waits for it>"
+
+
+def cell_table(cells: Iterable[CellHandle]) -> str:
+    """One line for each cell in the background."""
+    return table(
+        ("cell", "status", "pool", "code"),
+        ((cell.number, ", ".join(filter(None, (cell.status, cell.amount))), cell.pool, cell.code) for cell in cells),
+    )

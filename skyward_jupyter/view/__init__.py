@@ -1,44 +1,41 @@
-"""A pool as a person sees it, in any front end: live where that can be done, and as what a saved notebook keeps."""
+"""Live views of pools in notebooks: the widget, and what it is sent. Registered as an entry point of `skyward.views`.
+
+Imports `skyward_kernel` and the static views of the library.
+"""
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from skyward_jupyter.view.static import describe, page
-from skyward_jupyter.view.terminal import watch_here
+from skyward.views.static import bundle
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
 
-__all__ = ["bundle", "show_live", "watch"]
+__all__ = ["show", "watch"]
 
 
-def bundle(pool: "Compute") -> dict[str, Any]:
-    """The pool at this moment, as HTML and as text: what needs no kernel and no script."""
-    report = pool.report()
-    return {"text/html": page(report), "text/plain": describe(report)}
-
-
-def show_live(pool: "Compute") -> bool:
+def show(pool: "Compute") -> bool:
     """Show the pool live in this notebook; False where there is none, or no widgets, or nothing yet to see live."""
     shell = _notebook()
     if shell is None or pool.snapshot().state in ("idle", "closed"):
         return False
     try:
-        from skyward_jupyter.view.widget import show
+        from skyward_jupyter.view.widget import show as show_widget
     except ImportError:  # anywidget is an extra
         return False
-    show(pool, shell)
+    show_widget(pool, shell)
     return True
 
 
-def watch(pool: "Compute", every: float) -> None:
-    """Show the pool as it changes; see `sky.watch`."""
+def watch(pool: "Compute") -> bool:
+    """Show the pool in this notebook, live or as it is now; False where there is none."""
     if _notebook() is None:
-        watch_here(pool, sys.stdout, every)
-    elif not show_live(pool):
+        return False
+    if not show(pool):
         from IPython.display import display
 
-        display(bundle(pool), raw=True)  # type: ignore[no-untyped-call]  # as IPython has it
+        display(bundle(pool.report()), raw=True)  # type: ignore[no-untyped-call]  # as IPython has it
+    return True
 
 
 def _notebook() -> Any:

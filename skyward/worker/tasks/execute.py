@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from threading import Lock  # tasks may replace the attributes of the module
 from types import GeneratorType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from skyward.errors import MissingModuleError
 from skyward.kept.handles import noting
@@ -43,6 +43,7 @@ from skyward.worker.tasks.raised import as_ordinary_error
 __all__ = ["Functions", "execute", "input_streams"]
 
 _FUNCTIONS = 256
+
 
 class Functions:
     """The functions of this process, the least recently used forgotten first.

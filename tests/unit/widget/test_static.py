@@ -12,8 +12,8 @@ import skyward as sky
 from skyward.control.observe.snapshot import PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward.pool.shown import Shown
-from skyward_jupyter.view import static
-from skyward_jupyter.view.terminal import watch_here
+from skyward.views import static
+from skyward.views.terminal import watch_here
 from tests.unit.panel.conftest import decision, node, snapshot
 
 pytestmark = pytest.mark.unit

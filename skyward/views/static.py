@@ -7,13 +7,13 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from skyward.formatting import money_text
-from skyward_jupyter.display.tables import decision_table, node_table
+from skyward.views.tables import decision_table, node_table
 
 if TYPE_CHECKING:
     from skyward.control.observe.snapshot import NodeView, PoolReport, PoolSnapshot
     from skyward.events.decisions import DecisionEvent
 
-__all__ = ["NODES", "describe", "page"]
+__all__ = ["NODES", "bundle", "describe", "page"]
 
 NODES: Final = 20
 DECISIONS: Final = 5
@@ -23,6 +23,11 @@ DECISIONS: Final = 5
 _CARD = "max-width:760px;padding:8px 12px;border:1px solid rgba(128,128,128,.35);border-radius:6px"
 _QUIET = "opacity:.7"
 _TABLE = "margin:8px 0 0;border-collapse:collapse"
+
+
+def bundle(report: "PoolReport") -> dict[str, str]:
+    """The pool as HTML and as text, by media type: no kernel and no script is needed to show it."""
+    return {"text/html": page(report), "text/plain": describe(report)}
 
 
 def describe(report: "PoolReport") -> str:

@@ -4,10 +4,10 @@ import shutil
 import threading
 from typing import TYPE_CHECKING, Final, TextIO
 
-from skyward_jupyter.view.static import describe
+from skyward.views.static import describe
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.pool.compute import Compute  # circular: a view of a pool, which displays itself
 
 __all__ = ["watch_here"]
 

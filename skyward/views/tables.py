@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from skyward.control.observe.origin import Origin
     from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, TaskView
     from skyward.events.decisions import DecisionEvent
-    from skyward_jupyter.running.handle import CellHandle
 
 __all__ = [
-    *("cell_table", "decision_table", "kept_table", "node_table", "pool_table", "recovered_table", "table"),
+    *("decision_table", "kept_table", "node_table", "pool_table", "recovered_table", "table"),
     "task_table",
 ]
 
@@ -161,14 +160,6 @@ def _cell(origin: "Origin | None") -> str:
 def _what(name: str, origin: "Origin | None") -> str:
     """What a task does: its function, or how its cell begins."""
     return name if origin is None or name not in ("run_cell", "stream_cell") else origin.code
-
-
-def cell_table(cells: Iterable["CellHandle"]) -> str:
-    """One line for each cell in the background."""
-    return table(
-        ("cell", "status", "pool", "code"),
-        ((cell.number, ", ".join(filter(None, (cell.status, cell.amount))), cell.pool, cell.code) for cell in cells),
-    )
 
 
 def _nodes(pool: "PoolSnapshot") -> str:
