@@ -13,14 +13,14 @@ from typing import Any
 from unittest.mock import Mock
 
 from skyward.control.act.report import view
-from skyward.control.act.tasks.record import TaskRecord
+from skyward.control.act.tasks.record import TaskHistory
 from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import Terms
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Scenario, one_group
-from skyward.simulator.workload import Spread, Task
+from skyward.simulator.workload import Distribution, Task
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import encode as encode_value
 from skyward_kernel.projection import changes, encode, project
@@ -45,12 +45,12 @@ class Pool:
         lengths = (BOOT + 2.0 * SECONDS + (n % 800) / 8.0 for n in range(TASKS))
         work = tuple(Task(0.0, seconds) for seconds in lengths)
         groups = one_group(NODES, NODES, SLOTS, PRICE)
-        self._runner = Runner(Scenario(work, groups, boot=Spread(BOOT)))
+        self._runner = Runner(Scenario(work, groups, boot=Distribution(BOOT)))
         self._runner.start()
         self._runner.advance(2 * BOOT)
         cell = Origin(7, "cell", "train(lr)")
         self._works = {number: _work(number, cell) for number in self._runner.runs}
-        self._record = TaskRecord(self._works, self._runner.plane.tasks.node_of)
+        self._record = TaskHistory(self._works, self._runner.plane.tasks.node_of)
         self._lock = threading.Lock()
         self.simulating = 0.0
 

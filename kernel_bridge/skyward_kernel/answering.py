@@ -23,7 +23,7 @@ from skyward_kernel.protocol import (
 )
 from skyward_kernel.rows import KEPT, OutputRow
 
-__all__ = ["Answering", "ReadOptions"]
+__all__ = ["QueryHandler", "ReadOptions"]
 
 type ReadOptions = Callable[[Mapping[str, str]], Mapping[str, Any]]
 """What the options of the form ask of a pool, flags to the texts behind them."""
@@ -32,7 +32,7 @@ PATIENCE: Final = 60.0
 """Seconds that providers have to say what they have on offer."""
 
 
-class Answering:
+class QueryHandler:
     """Answers questions. It may be called from any thread.
 
     Args:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from skyward.errors import SkywardError
-from skyward_kernel.answering import Answering, ReadOptions
-from skyward_kernel.carrying_out import SLOW, CarryOut, OpenPool, attempt
+from skyward_kernel.answering import QueryHandler, ReadOptions
+from skyward_kernel.carrying_out import SLOW, CommandHandler, OpenPool, attempt
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.projection import encode
@@ -65,8 +65,8 @@ class PanelBridge:
 
     def __init__(self, kernel: Any, pools: PoolManager, form: PoolForm, orphans: FindOrphans = tuple) -> None:
         self._kernel = kernel
-        self._carry_out = CarryOut(pools, form.open)
-        self._find_out = Answering(pools, form.read)
+        self._carry_out = CommandHandler(pools, form.open)
+        self._find_out = QueryHandler(pools, form.read)
         self._publisher = Publisher(pools, self._send, form.fields, orphans)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()

@@ -25,7 +25,7 @@ from skyward_kernel.protocol import (
     StopPool,
 )
 
-__all__ = ["SLOW", "CarryOut", "Change", "OpenPool", "Scaled", "attempt", "cancel_cell", "scale_or_stop"]
+__all__ = ["SLOW", "Change", "CommandHandler", "OpenPool", "Scaled", "attempt", "cancel_cell", "scale_or_stop"]
 
 type Change = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap
 """Commands that are no questions."""
@@ -60,7 +60,7 @@ class Scaled(Protocol):
         """Close one."""
 
 
-class CarryOut:
+class CommandHandler:
     """Carries out commands. It may be called from any thread.
 
     Args:

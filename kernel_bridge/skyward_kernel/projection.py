@@ -13,8 +13,8 @@ from skyward.control.observe.snapshot import (
     OutputView,
     PoolReport,
     PoolSnapshot,
+    StartupFailureView,
     TaskView,
-    TroubleView,
 )
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import size_text
@@ -33,8 +33,8 @@ from skyward_kernel.rows import (
     PointRow,
     PoolRow,
     Row,
+    StartupFailureRow,
     TaskRow,
-    TroubleRow,
 )
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[
 
 
 _of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=2)
-_of_trouble = _same_names(TroubleRow, {})
+_of_trouble = _same_names(StartupFailureRow, {})
 _of_task = _same_names(TaskRow, {}, left=5)
 
 
@@ -199,7 +199,7 @@ def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
         recovered=recovered,
         accelerators=snapshot.accelerators,
         lease=snapshot.lease,
-        broke=snapshot.broke,
+        budget_exhausted=snapshot.budget_exhausted,
     )
 
 
@@ -235,9 +235,9 @@ def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
             return ""
 
 
-def _trouble(pool: str, view: TroubleView) -> TroubleRow:
+def _trouble(pool: str, view: StartupFailureView) -> StartupFailureRow:
     values = _of_trouble(view)
-    return TroubleRow(pool, *values)
+    return StartupFailureRow(pool, *values)
 
 
 def _gauge(pool: str, view: NodeView) -> GaugeRow:

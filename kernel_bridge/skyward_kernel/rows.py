@@ -20,8 +20,8 @@ __all__ = [
     "PointRow",
     "PoolRow",
     "Row",
+    "StartupFailureRow",
     "TaskRow",
-    "TroubleRow",
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
@@ -37,7 +37,7 @@ class PoolRow:
     """A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`.
 
     `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the
-    kernel, 0 where they do not. `broke`: its budget is reached, and its nodes go once their tasks are over.
+    kernel, 0 where they do not. `budget_exhausted`: its budget is reached, and its nodes go once their tasks are over.
     """
 
     name: str
@@ -60,7 +60,7 @@ class PoolRow:
     recovered: int
     accelerators: str
     lease: float
-    broke: bool
+    budget_exhausted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TroubleRow:
+class StartupFailureRow:
     """A node that did not come up, by its rank: the phase, why, and the last lines that it printed.
 
     It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of
@@ -237,13 +237,22 @@ class OrphanRow:
 
 
 type Row = (
-    PoolRow | NodeRow | TroubleRow | GaugeRow | TaskRow | DecisionRow | PointRow | OutputRow | CellRow | OrphanRow
+    PoolRow
+    | NodeRow
+    | StartupFailureRow
+    | GaugeRow
+    | TaskRow
+    | DecisionRow
+    | PointRow
+    | OutputRow
+    | CellRow
+    | OrphanRow
 )
 
 ROWS: Mapping[str, type] = {
     "pools": PoolRow,
     "nodes": NodeRow,
-    "troubles": TroubleRow,
+    "troubles": StartupFailureRow,
     "gauges": GaugeRow,
     "tasks": TaskRow,
     "decisions": DecisionRow,

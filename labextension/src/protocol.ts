@@ -12,7 +12,7 @@ export const KEPT: { [table: string]: number } = {
   output: 200
 };
 
-/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the kernel, 0 where they do not. `broke`: its budget is reached, and its nodes go once their tasks are over. */
+/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the kernel, 0 where they do not. `budget_exhausted`: its budget is reached, and its nodes go once their tasks are over. */
 export interface PoolRow {
   name: string;
   state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
@@ -34,7 +34,7 @@ export interface PoolRow {
   recovered: number;
   accelerators: string;
   lease: number;
-  broke: boolean;
+  budget_exhausted: boolean;
 }
 
 /** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. `kept`: what it keeps for later tasks, each with its size. */
@@ -58,7 +58,7 @@ export interface NodeRow {
 }
 
 /** A node that did not come up, by its rank: the phase, why, and the last lines that it printed. It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of any number); unless it was given up. */
-export interface TroubleRow {
+export interface StartupFailureRow {
   pool: string;
   rank: number;
   group: string;
@@ -363,7 +363,7 @@ export interface AskStartLog {
 export interface Tables {
   pools: PoolRow;
   nodes: NodeRow;
-  troubles: TroubleRow;
+  troubles: StartupFailureRow;
   gauges: GaugeRow;
   tasks: TaskRow;
   decisions: DecisionRow;

@@ -12,7 +12,7 @@ import { inOrderOf } from '../src/model/steady';
 import { lasts, perHour } from '../src/model/price';
 import { nodeState } from '../src/model/states';
 import { visible } from '../src/model/window';
-import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow, TroubleRow, VERSION } from '../src/protocol';
+import { CellRow, NodeRow, OutputRow, PointRow, PoolRow, Price, TaskRow, StartupFailureRow, VERSION } from '../src/protocol';
 
 describe('numbers', () => {
   it('are written as people read them', () => {
@@ -170,8 +170,8 @@ describe('a node that boots', () => {
 
 describe('a node that did not come up', () => {
   const words = { __: (text: string, ...values: (string | number)[]) => text.replace(/%(\d)/g, (_, n) => `${values[n - 1]}`) };
-  const trouble = (other: Partial<TroubleRow>) =>
-    ({ attempt: 2, attempts: 3, retry_at: null, gave_up: false, ...other }) as TroubleRow;
+  const trouble = (other: Partial<StartupFailureRow>) =>
+    ({ attempt: 2, attempts: 3, retry_at: null, gave_up: false, ...other }) as StartupFailureRow;
 
   it.each([
     [{ retry_at: 1011.2 }, 'Retrying in 12 s (2 of 3)'],

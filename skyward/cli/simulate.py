@@ -5,7 +5,7 @@ import re
 
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
-from skyward.simulator.workload import Spread
+from skyward.simulator.workload import Distribution
 from skyward.values.needs import capability_set
 
 __all__ = ["boot_time", "group_of", "node_bounds", "positive", "rate", "slot_count"]
@@ -48,7 +48,7 @@ def node_bounds(text: str, option: str = "--nodes") -> tuple[int, int]:
     return least, most
 
 
-def boot_time(text: str) -> Spread:
+def boot_time(text: str) -> Distribution:
     """Seconds that a boot takes: "60", or "60±20" (also "60+-20") for 40 to 80.
 
     Raises:
@@ -60,7 +60,7 @@ def boot_time(text: str) -> Spread:
     mean, width = float(found[1]), float(found[2] or 0)
     if width > mean:
         raise SpecError(f"--boot {text} could be below 0 s; make what follows ± at most {mean:g}.")
-    return Spread(mean, width)
+    return Distribution(mean, width)
 
 
 def rate(text: str, option: str = "--spot-loss") -> float:

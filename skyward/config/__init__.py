@@ -8,7 +8,7 @@
 The files are read when something is opened or run, so an edit counts from the next cell on.
 """
 
-from skyward.config.files import File, find_files
-from skyward.config.merged import Config, Found, load
+from skyward.config.files import File, Found, find_files
+from skyward.config.merged import Config, load
 
 __all__ = ["Config", "File", "Found", "find_files", "load"]

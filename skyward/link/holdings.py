@@ -4,7 +4,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-__all__ = ["Holdings"]
+__all__ = ["BlobInventory"]
 
 
 class Sized(Protocol):
@@ -15,7 +15,7 @@ class Sized(Protocol):
         """How many they are."""
 
 
-class Holdings:
+class BlobInventory:
     """The blobs of one node within a budget of bytes, the least recently used given up first."""
 
     def __init__(self, budget: int) -> None:

@@ -14,7 +14,7 @@ from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.connection.hello import Hello, WorkerProcess
 from skyward.link.connection.programs import run_here
-from skyward.link.connection.transport import to_the_end
+from skyward.link.connection.transport import run_to_completion
 from skyward.link.ssh.worker import SSHWorker
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward.wire.transport.secrets import PASS_VARIABLE
@@ -128,7 +128,7 @@ class LocalWorker:
             worker.hello = await _hear(process, within)
         except BaseException as error:
             ended = process.returncode is not None
-            await to_the_end(worker.stop())
+            await run_to_completion(worker.stop())
             if isinstance(error, TimeoutError):
                 raise _failed(f"the worker said nothing for {within:.0f} s after it was started", log) from None
             if isinstance(error, ValueError):

@@ -64,7 +64,7 @@ from skyward.reporting.task_output import ConsoleSink
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.specs.placement import On, Several, target_of
 from skyward.task.collections.base import refuse_standalone
-from skyward.task.collections.opener import Opener, Shared
+from skyward.task.collections.opener import CollectionFactory, Shared
 from skyward.values import limits
 from skyward.values.validation import FrozenMap, closest, number, shown
 
@@ -98,7 +98,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
         self._dispatch: Dispatcher | None = None
-        self._shared: Opener | None = None
+        self._shared: CollectionFactory | None = None
         self._bus = EventBus(self.name)
         self._console: Console | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
@@ -193,7 +193,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             raise
         self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
         pool.kept_values.start_with(self.start)
-        self._shared = None if pool.clustering is None else Opener(pool.clustering)
+        self._shared = None if pool.clustering is None else CollectionFactory(pool.clustering)
         opened.add(self)
         opening = background.run(pool.open(earlier))
         try:
@@ -289,7 +289,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
-        if reason := background.call(lambda: pool.unfit(floor)):
+        if reason := background.call(lambda: pool.infeasible(floor)):
             raise NoGroupFitsError(f"request_resources asks for {reason}.")
         background.call_soon(pool.request_resources, tuple(floor))
 
@@ -400,10 +400,10 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         """Ranks of the nodes that hold the blob of this content address."""
         return frozenset() if self._pool is None else self._pool.holds(digest)
 
-    def _opener(self, what: str) -> Opener:
+    def _opener(self, what: str) -> CollectionFactory:
         self._ready()
         refuse_standalone(what, self._shared)
-        return cast("Opener", self._shared)
+        return cast("CollectionFactory", self._shared)
 
     # Dispatch.
 

@@ -9,7 +9,6 @@ from skyward.values import limits
 from skyward.values.validation import number
 
 if TYPE_CHECKING:
-    from skyward.control.observe.snapshot import PoolReport
     from skyward.pool.compute import Compute  # circular: a pool displays itself
 
 __all__ = ["Shown", "watch"]
@@ -19,8 +18,7 @@ class Shown:
     """The part of a pool's face that is looked at."""
 
     if TYPE_CHECKING:
-
-        def report(self) -> "PoolReport": ...
+        report: Any
 
     _at_close: list[Callable[[], object]] | None = None
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from skyward.errors import PoolClosedError
-from skyward.process.switch_interval import brisk
+from skyward.process.switch_interval import short_switch_interval
 
 __all__ = ["Lifespan", "Say"]
 
@@ -36,7 +36,7 @@ class Lifespan:
         Raises:
             PoolClosedError: it was closed meanwhile.
         """
-        self._brisk.enter_context(brisk())
+        self._brisk.enter_context(short_switch_interval())
         self._opening = asyncio.get_running_loop().create_task(opening)
         try:
             await self._opening

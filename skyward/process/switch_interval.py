@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["INTERVAL", "brisk"]
+__all__ = ["INTERVAL", "short_switch_interval"]
 
 INTERVAL = 0.0001
 """Seconds for which a thread may hold the interpreter while another waits for it."""
@@ -21,7 +21,7 @@ _before = _ours = 0.0
 
 
 @contextmanager
-def brisk() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Let no thread hold the interpreter for long meanwhile. An interval that is set to less stays as it is."""
     global _count, _before, _ours
     with _lock:

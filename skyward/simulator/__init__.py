@@ -7,7 +7,7 @@ from skyward.simulator.measures import Result, Sample
 from skyward.simulator.runner import simulate
 from skyward.simulator.scenario import Act, Scenario, one_group
 from skyward.simulator.trace import read_trace, write_trace
-from skyward.simulator.workload import WORKLOADS, Spread, Task, Workload
+from skyward.simulator.workload import WORKLOADS, Distribution, Task, Workload
 
 __all__ = [
     "CALM",
@@ -15,12 +15,12 @@ __all__ = [
     "WORKLOADS",
     "Act",
     "Bound",
+    "Distribution",
     "Faults",
     "InvariantError",
     "Result",
     "Sample",
     "Scenario",
-    "Spread",
     "Task",
     "Workload",
     "find_faults",

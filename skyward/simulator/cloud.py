@@ -12,14 +12,14 @@ from typing import Literal
 from skyward.control.decide.machines.messages import Allocated, Failed, Gone, Joined, Lost, Refused, Request
 from skyward.simulator.clock import Clock
 from skyward.simulator.faults import Faults
-from skyward.simulator.workload import Spread
+from skyward.simulator.workload import Distribution
 
 __all__ = ["Cloud", "CloudMachine"]
 
 type Answer = Allocated | Refused | Joined | Failed | Lost | Gone
 
 HOUR = 3600.0
-API_SECONDS = Spread(1.0, 0.7)
+API_SECONDS = Distribution(1.0, 0.7)
 """What a call to the cloud takes, each way."""
 
 NOTICED = 1.0
@@ -66,7 +66,7 @@ class Cloud:
 
     clock: Clock
     faults: Faults
-    boot: Spread
+    boot: Distribution
     random: Random
     tell: Callable[[Answer], None]
     ended: Callable[[CloudMachine, Literal["died", "terminated"]], None]

@@ -149,7 +149,7 @@ class Invariants:
                     if task in self._settled:
                         yield "each task ends once", f"task {task} ended twice"
                     self._settled.add(task)
-                case tasks.Send(task, rank):
+                case tasks.Dispatch(task, rank):
                     if task in self._settled:
                         yield "each task ends once", f"task {task} was sent to node {rank} after it ended"
                     run = runner.runs.get(task)  # None of a broadcast that begins in this step
@@ -164,7 +164,7 @@ class Invariants:
 
     def _leaving(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
         plane = runner.plane
-        all_go = runner.closing or plane.broke or not any(plane.desired.values())
+        all_go = runner.closing or plane.budget_exhausted or not any(plane.desired.values())
         first = runner.at_rank.get(0)
         head = None if first is None else first.machine
         for effect in effects:
@@ -178,7 +178,7 @@ class Invariants:
                     self._drained_heads.add(head)
                 case machines.Terminate(number) if (worker := runner.workers.get(number)) is not None:
                     lost = number in runner.told_lost or not worker.alive
-                    if worker.holds and not lost and not runner.closing and not plane.broke:
+                    if worker.holds and not lost and not runner.closing and not plane.budget_exhausted:
                         held = sorted(worker.holds)
                         yield "a node with a task stays", f"machine {number} is terminated while it holds tasks {held}"
                     if worker.rank == 0 and not lost and not all_go and number not in self._drained_heads:

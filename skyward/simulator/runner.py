@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Decided, Effect, Floor, Fund, Message, Open, Resize, Tick
+from skyward.control.decide.messages import Decided, Effect, Message, Open, Resize, SetBudget, SetFloor, Tick
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import find_policy
@@ -99,7 +99,7 @@ class Runner:
         self.horizon = self._tasks[-1].at if self._tasks else 0.0
         self._measures = Measures(scenario.groups, self.horizon + 1)
         self._carry_out: dict[type[Any], Callable[[Any], None]] = {
-            tasks.Send: self._send,
+            tasks.Dispatch: self._send,
             tasks.Stop: lambda stop: self._at(stop.rank, Worker.stop, stop.task),
             tasks.Recall: lambda recall: self._at(recall.rank, Worker.recall, recall.task),
             tasks.Settle: self._settle,
@@ -181,7 +181,7 @@ class Runner:
             self.tell(tasks.Cancel(left))
             self.advance(self.clock.now + STOPPING, lambda: self._open_tasks > 0)
         self.closing = True
-        self._done(tasks.Tick(), self.plane.close(self.clock.now))
+        self._done(tasks.CheckDeadlines(), self.plane.close(self.clock.now))
         self.advance(self.clock.now + CLOSING, lambda: bool(self.cloud.living) or not self.plane.reconciler.empty)
         if self._watcher is not None:
             self._watcher.ended(self)
@@ -248,7 +248,7 @@ class Runner:
         if (worker := self.at_rank.get(rank)) is not None:
             do(worker, task)
 
-    def _send(self, send: tasks.Send) -> None:
+    def _send(self, send: tasks.Dispatch) -> None:
         worker = self.at_rank.get(send.rank)
         if worker is not None:
             worker.send(self.runs[send.task])
@@ -325,9 +325,9 @@ class Runner:
             case "resize":
                 self.tell(Resize({self.scenario.groups[0].name: (act.least, act.most)}))
             case "floor":
-                self.tell(Floor((Demand(act.most),) if act.most else ()))
+                self.tell(SetFloor((Demand(act.most),) if act.most else ()))
             case "fund":
-                self.tell(Fund(float(act.most)))
+                self.tell(SetBudget(float(act.most)))
             case "cancel":
                 waiting = [run.task for run in self.runs.values() if not run.outcome]
                 self.tell(tasks.Cancel(tuple(waiting[: act.most])))

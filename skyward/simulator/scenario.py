@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import CALM, Faults
-from skyward.simulator.workload import Spread, Task, Workload
+from skyward.simulator.workload import Distribution, Task, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ class Scenario:
     work: Workload | tuple[Task, ...]
     groups: tuple[Group, ...]
     policy: str = "pressure"
-    boot: Spread = field(default_factory=lambda: Spread(60, 20))
+    boot: Distribution = field(default_factory=lambda: Distribution(60, 20))
     seed: int = 0
     budget: float | None = None
     faults: Faults = CALM
@@ -82,8 +82,9 @@ class Scenario:
 
     def settings(self) -> PlaneSettings:
         """What the control plane is made with."""
-        places: Mapping[str, tuple[Place, ...]] = {
-            group.name: (Place("simulated", group.name, hourly_price=group.hourly_price),) for group in self.groups
+        places: Mapping[str, tuple[MachineSource, ...]] = {
+            group.name: (MachineSource("simulated", group.name, hourly_price=group.hourly_price),)
+            for group in self.groups
         }
         return PlaneSettings(
             groups=self.groups,

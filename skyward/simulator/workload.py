@@ -10,7 +10,7 @@ from skyward.errors import SpecError
 from skyward.values.needs import NOTHING, Needs
 from skyward.values.validation import closest
 
-__all__ = ["WORKLOADS", "Spread", "Task", "Workload"]
+__all__ = ["WORKLOADS", "Distribution", "Task", "Workload"]
 
 HOUR = 3600.0
 
@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Distribution:
     """A time that varies: evenly over `mean - width .. mean + width`, in seconds."""
 
     mean: float

@@ -29,7 +29,7 @@ from casty import ActorSystem, Cluster, Runtime
 
 from skyward.process.clock import clock
 from skyward.process.loop import new_event_loop
-from skyward.process.switch_interval import brisk
+from skyward.process.switch_interval import short_switch_interval
 from skyward.task.collections.base import set_here
 from skyward.wire.payloads.pickler import track_classes_by_call
 from skyward.wire.protocol.mailbox import LIMITS, receive_with
@@ -221,7 +221,7 @@ def main() -> None:
 
 def run() -> None:
     """Be the worker."""
-    with brisk():
+    with short_switch_interval():
         main()
 
 

@@ -34,7 +34,7 @@ from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.cells.manifest import Entry, Manifest
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.unopened import KeptValue, LazyModule
+from skyward_jupyter.cells.unopened import LazyModule, UnopenedValue
 from skyward_jupyter.failures.present import stated
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
@@ -410,7 +410,7 @@ class _Taking:
             self.local.add(value.__name__)
             return
         self.taken.add(name)
-        if isinstance(value, KeptValue):
+        if isinstance(value, UnopenedValue):
             self._waiting += ((other, name) for other in value.others(self.user_ns))
         known = self._seen.get(id(value))
         if known is not None:
@@ -595,7 +595,7 @@ def _is_machinery(name: str, value: Any) -> bool:
 
 def _kind(value: object) -> str:
     kind = type(value)
-    if isinstance(value, KeptValue):
+    if isinstance(value, UnopenedValue):
         return "value of a node"
     if isinstance(value, Kept):
         return value.kind

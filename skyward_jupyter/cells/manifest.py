@@ -14,7 +14,7 @@ __all__ = ["SHOWN_FROM", "Entry", "Manifest"]
 SHOWN_FROM = 16 << 20
 """Bytes from which a manifest is shown without being asked for."""
 
-type Holds = Callable[[bytes], Collection[int]]
+type HolderLookup = Callable[[bytes], Collection[int]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Entry:
         """The start of its content address, in hexadecimal; empty for several values."""
         return self.addresses[0].whole.hex()[:12] if len(self.packed) == 1 else ""
 
-    def held_by(self, holds: Holds) -> frozenset[int] | None:
+    def held_by(self, holds: HolderLookup) -> frozenset[int] | None:
         """Ranks of the nodes that hold every large part of it; None if it is small and travels each time."""
         keys = [key for addresses in self.addresses for key in addresses.keys]
         if not keys:
@@ -77,7 +77,7 @@ class Manifest:
     sources: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     files: str = ""
-    holds: Holds = lambda _: ()
+    holds: HolderLookup = lambda _: ()
     nodes: tuple[int, ...] = ()
 
     @property

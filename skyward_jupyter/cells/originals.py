@@ -5,7 +5,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from skyward.wire.objects.changes import Likeness, Place, number_to_compare
+from skyward.wire.objects.changes import Likeness, Location, number_to_compare
 from skyward.wire.objects.notebook import Side, digest_of
 
 __all__ = ["Originals", "not_shared"]
@@ -85,7 +85,7 @@ class Originals:
         def number_of(value: Any) -> int | None:
             return number_to_compare(self._numbers_in(part), value)
 
-        def original(place: Place) -> Any:
+        def original(place: Location) -> Any:
             return self._part(place.part)[place.number]
 
         return Likeness(original, partial(digest_of, side=side, number_of=number_of, content_of=lambda view: view))

@@ -15,11 +15,11 @@ from skyward.wire.objects.notebook import Nested
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.tasks.missing import pip_name
 
-__all__ = ["KeptValue", "LazyModule", "StayedBehind", "module_here"]
+__all__ = ["LazyModule", "StayedBehind", "UnopenedValue", "module_here"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeptValue(Nested):
+class UnopenedValue(Nested):
     """A value of a node that this side cannot open. It travels to nodes as it came.
 
     Attributes:
@@ -51,10 +51,10 @@ class KeptValue(Nested):
         return [
             name
             for name, value in names.items()
-            if isinstance(value, KeptValue) and value is not self and value.packed is self.packed
+            if isinstance(value, UnopenedValue) and value is not self and value.packed is self.packed
         ]
 
-    def become(self, new: "KeptValue") -> None:
+    def become(self, new: "UnopenedValue") -> None:
         """Stand for what the value is after a cell has changed it, for everyone who refers to this object."""
         for each in fields(self):
             object.__setattr__(self, each.name, getattr(new, each.name))

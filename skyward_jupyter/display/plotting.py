@@ -13,7 +13,7 @@ from skyward_jupyter.display.redrawing import Redrawing
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward_jupyter.display.tape import Tape
+    from skyward_jupyter.display.tape import OutputRecorder
 
 __all__ = ["LivePlot"]
 
@@ -29,7 +29,9 @@ class LivePlot:
         tape: keeps the picture for `%sky show`.
     """
 
-    def __init__(self, shell: "InteractiveShell", notify: Callable[[str], object], tape: "Tape | None" = None) -> None:
+    def __init__(
+        self, shell: "InteractiveShell", notify: Callable[[str], object], tape: "OutputRecorder | None" = None
+    ) -> None:
         self._shell = shell
         self._notify = notify
         self._live = hasattr(shell, "kernel")

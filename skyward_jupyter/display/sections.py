@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from skyward.worker.display.display import CLEAR_MIME
-from skyward_jupyter.display.tape import Tape
+from skyward_jupyter.display.tape import OutputRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class NodeSections:
         self._live = hasattr(shell, "kernel")
         self._id = uuid4().hex
         self._context = copy_context()
-        self._tapes: dict[int, Tape] = {}
+        self._tapes: dict[int, OutputRecorder] = {}
         self._lock = Lock()
         self._drawing = Lock()
         self._draw_from = float("-inf")
@@ -80,10 +80,10 @@ class NodeSections:
         """Show it again, in the cell that runs now."""
         publisher.publish(data=self._data(), metadata={})
 
-    def _of(self, node: int) -> Tape:
+    def _of(self, node: int) -> OutputRecorder:
         with self._lock:
             self._changed = True
-            return self._tapes.setdefault(node, Tape(LONGEST))
+            return self._tapes.setdefault(node, OutputRecorder(LONGEST))
 
     def _draw(self) -> None:
         with self._drawing:
@@ -119,14 +119,14 @@ def _title(node: int) -> str:
     return f"node {node} (head)" if node == 0 else f"node {node}"
 
 
-def _plain(tape: Tape) -> str:
+def _plain(tape: OutputRecorder) -> str:
     parts = []
     for _, content in tape.pieces():
         parts.append(_legible(content) if isinstance(content, str) else f"{content.get('text/plain', '')}\n")
     return "".join(parts)
 
 
-def _rich(tape: Tape) -> str:
+def _rich(tape: OutputRecorder) -> str:
     parts = []
     for stream, content in tape.pieces():
         if isinstance(content, str):

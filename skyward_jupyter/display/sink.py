@@ -15,7 +15,7 @@ from skyward.worker.display.display import CLEAR_MIME
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward_jupyter.display.tape import Tape
+    from skyward_jupyter.display.tape import OutputRecorder
 
 __all__ = ["CellSink"]
 
@@ -36,7 +36,7 @@ class CellSink:
         shell: "InteractiveShell",
         *,
         label: bool = False,
-        tape: "Tape | None" = None,
+        tape: "OutputRecorder | None" = None,
     ) -> None:
         self._tape = tape
         self._shell = shell

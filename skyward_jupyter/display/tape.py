@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from skyward.reporting.screen import screen
 
-__all__ = ["Tape"]
+__all__ = ["OutputRecorder"]
 
 LONGEST = 1 << 20
 """Characters of text that are kept, the last ones."""
@@ -30,7 +30,7 @@ class _Text:
     parts: list[str]
 
 
-class Tape:
+class OutputRecorder:
     """Keeps texts, up to `longest` characters, and displays, in order. It may be used from any thread."""
 
     def __init__(self, longest: int = LONGEST) -> None:

@@ -10,9 +10,9 @@ from skyward_jupyter.failures.present import interrupted, presented
 
 if TYPE_CHECKING:
     from skyward_jupyter.display.sections import NodeSections
-    from skyward_jupyter.display.tape import Tape
+    from skyward_jupyter.display.tape import OutputRecorder
     from skyward_jupyter.running.live import LiveLine
-    from skyward_jupyter.running.sent import SentCell
+    from skyward_jupyter.running.sent import CellRun
 
 __all__ = ["CellHandle", "Status", "cell_table"]
 
@@ -34,12 +34,12 @@ class CellHandle:
 
     def __init__(
         self,
-        sent: "SentCell",
+        sent: "CellRun",
         number: int,
         pool: str,
         code: str,
         grace: float,
-        tape: "Tape | NodeSections | None" = None,
+        tape: "OutputRecorder | NodeSections | None" = None,
     ) -> None:
         self.number = number
         self.pool = pool

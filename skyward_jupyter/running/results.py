@@ -23,13 +23,13 @@ from skyward.wire.objects.contents import is_shared_visibly
 from skyward.wire.objects.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward.worker.cells.joint import Together
 from skyward.worker.cells.program import VALUE
 from skyward.worker.tasks.missing import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.unopened import KeptValue, StayedBehind, module_here
+from skyward_jupyter.cells.unopened import StayedBehind, UnopenedValue, module_here
 from skyward_jupyter.failures.frames import TracebackMaker
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class _Home:
         self.notices: list[str] = []
 
     @property
-    def _harvest(self) -> Harvest:
+    def _harvest(self) -> ReturnedState:
         return self._result.harvest
 
     def error(self, home: Collection[str] = ()) -> BaseException | None:
@@ -251,7 +251,7 @@ class _Home:
             needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
             classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
             return {
-                name: self._noted(name, KeptValue(together.packed, reason, module, needs, classes, name, needed))
+                name: self._noted(name, UnopenedValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
             }
         self._note_given_up(together, instead)
@@ -302,8 +302,8 @@ class _Home:
         for (place, before), new in zip(together.given_up, instead, strict=True):
             (value,) = self._originals.at([(place.part, place.number)])
             names = self._originals.names_of(value, place.part)
-            if isinstance(value, KeptValue):  # it is another object on the node
-                if not isinstance(new, KeptValue):
+            if isinstance(value, UnopenedValue):  # it is another object on the node
+                if not isinstance(new, UnopenedValue):
                     self._instead[id(value)] = new
                 continue
             self._instead[id(value)] = new
@@ -334,7 +334,7 @@ class _Home:
         together = self._harvest.together
         for name in () if together is None else together.replaced:
             before, now = self._user_ns.get(name), values.get(name)
-            if isinstance(before, KeptValue) and isinstance(now, KeptValue):
+            if isinstance(before, UnopenedValue) and isinstance(now, UnopenedValue):
                 before.become(now)
                 values[name] = before
 
@@ -365,7 +365,7 @@ class _Home:
 
     def _noted(self, name: str, value: Any) -> Any:
         """`value`; a sentence says if it could not be opened."""
-        if isinstance(value, KeptValue) and name not in (*self._result.definitions, VALUE):
+        if isinstance(value, UnopenedValue) and name not in (*self._result.definitions, VALUE):
             fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
             self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
@@ -381,12 +381,12 @@ def _is_of_user(holder: Any) -> bool:
 
 
 def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
-    """The value of `packed`; a `KeptValue` where it cannot be opened here."""
+    """The value of `packed`; a `UnopenedValue` where it cannot be opened here."""
     try:
         return unpack_shared(packed, side)
     except Exception as error:
         reason, module = _why_unopened(error)
-        return KeptValue(packed, reason, module, needs, classes)
+        return UnopenedValue(packed, reason, module, needs, classes)
 
 
 def _why_unopened(error: Exception) -> tuple[str, str | None]:

@@ -32,7 +32,7 @@ from skyward_jupyter.display.plotting import LivePlot
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
-from skyward_jupyter.display.tape import Tape
+from skyward_jupyter.display.tape import OutputRecorder
 from skyward_jupyter.failures.present import interrupted
 from skyward_jupyter.failures.tracebacks import as_of_the_cell
 from skyward_jupyter.files.choice import Asked
@@ -43,7 +43,7 @@ from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.live import follow
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
-from skyward_jupyter.running.sent import SentCell
+from skyward_jupyter.running.sent import CellRun
 from skyward_jupyter.running.stopping import meanwhile
 
 if TYPE_CHECKING:
@@ -357,13 +357,13 @@ class CellRunner:
             return meter(cell.done, len(runs), time.monotonic() - started)
 
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
-        tape = Tape() if options.noblock else None
+        tape = OutputRecorder() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
         finish = _finishing(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = SentCell(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
+        cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, tape) if options.plot else None
@@ -407,7 +407,7 @@ class CellRunner:
         self._remember(value)  # it was displayed already
         return None
 
-    def _stop(self, cell: SentCell, settings: "Settings", *, quiet: bool) -> Any:
+    def _stop(self, cell: CellRun, settings: "Settings", *, quiet: bool) -> Any:
         """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
 
         Raises:
@@ -424,7 +424,7 @@ class CellRunner:
             return cell.collect()
         raise interrupted(cell.salvage(stop)) from None
 
-    def _show_stream(self, cell: SentCell, plot: LivePlot | None) -> None:
+    def _show_stream(self, cell: CellRun, plot: LivePlot | None) -> None:
         """Show the elements of a cell that yields, as they come, and let `_` have the list of them."""
         elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} `_`."))
         try:
@@ -467,11 +467,11 @@ class CellRunner:
 
     def _handle(
         self,
-        cell: SentCell,
+        cell: CellRun,
         options: "CellOptions",
         settings: "Settings",
         raw: str,
-        tape: Tape | NodeSections | None,
+        tape: OutputRecorder | NodeSections | None,
         stream: ReadAhead | None,
     ) -> CellHandle:
         over = [handle for handle in self.background if handle.done()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failures.failure import capture_failure
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.failures import tell_the_others, tell_where
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
     from skyward_jupyter.files.trip import Trip
 
-__all__ = ["SentCell"]
+__all__ = ["CellRun"]
 
 
 @dataclass(frozen=True)
-class SentCell:
+class CellRun:
     """The runs of one cell.
 
     Attributes:
@@ -165,7 +165,7 @@ class SentCell:
         remains = [each for run in self.runs for each in run.remains()]
         as_lists, joins = self.shape != "single", self.shape == "all"
         names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists, joins=joins)
-        nothing = CellResult(Harvest())  # the place of a run among the others is in the names of its files
+        nothing = CellResult(ReturnedState())  # the place of a run among the others is in the names of its files
         self._bring([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
         return names
 
@@ -234,4 +234,4 @@ def _result(run: "Run[CellResult]") -> CellResult:
     try:
         return run.future.result()
     except TaskError as error:
-        return CellResult(Harvest(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
+        return CellResult(ReturnedState(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)

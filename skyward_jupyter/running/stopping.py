@@ -11,7 +11,7 @@ from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import TaskCancelledError
 from skyward.formatting import asked_to_stop, joined, nodes_text, size_text
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.running.results import apply_result, apply_results
 
@@ -144,7 +144,7 @@ def bind_remains(
     if not any(isinstance(value, CellResult) for value in values):
         return []
     results = [
-        value if isinstance(value, CellResult) else CellResult(Harvest(), node=each.node or 0)
+        value if isinstance(value, CellResult) else CellResult(ReturnedState(), node=each.node or 0)
         for value, each in zip(values, remains, strict=True)
     ]
     try:

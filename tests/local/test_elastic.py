@@ -162,10 +162,10 @@ def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -
         empty = until(pool, lambda now: now.nodes == ())
         assert budget - 60.0 <= empty.spent <= budget
         assert f"the budget of ${budget:.2f} is reached" in pool.decisions()[-1].reason
-        assert empty.broke
+        assert empty.budget_exhausted
         pool.set_budget(None)
         assert rank() >> pool == 0
-        assert not pool.snapshot().broke
+        assert not pool.snapshot().budget_exhausted
 
 
 def test_a_budget_that_pays_no_node_is_said_before_one_is_launched() -> None:

@@ -372,7 +372,7 @@ def test_results_beyond_what_a_node_may_keep_come_home(
     two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left(two)
-    monkeypatch.setattr("skyward.link.holdings.Holdings.may_pin", lambda self, size: False)
+    monkeypatch.setattr("skyward.link.holdings.BlobInventory.may_pin", lambda self, size: False)
     a, go = left.start(two)
     b = total(a) > two
     go.touch()

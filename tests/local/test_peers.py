@@ -16,7 +16,7 @@ import skyward as sky
 from skyward.wire.protocol.messages import Blob
 from skyward.wire.transport.peers import LENGTH, REQUEST, STREAM, contexts
 from skyward.wire.transport.trust import Authority
-from skyward.worker.blobs.arrivals import Arrivals
+from skyward.worker.blobs.arrivals import IncomingBlobs
 from skyward.worker.blobs.peers import Getting, stream
 from skyward.worker.blobs.store import BlobStore
 from tests.local import tasks
@@ -63,24 +63,24 @@ def says(*frames: bytes) -> Callable[[ssl.SSLSocket], None]:
 
 
 @pytest.fixture
-def arrivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[Arrivals]:
+def arrivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[IncomingBlobs]:
     monkeypatch.setattr("skyward.worker.blobs.arrivals.KEEP", 0.0)
     store = BlobStore()
-    yield Arrivals(store)
+    yield IncomingBlobs(store)
     store.drop([BLOB.key])
 
 
-def get(arrivals: Arrivals, serve: Callable[[ssl.SSLSocket], None], superseded: bool = False) -> None:
+def get(arrivals: IncomingBlobs, serve: Callable[[ssl.SSLSocket], None], superseded: bool = False) -> None:
     with another_node(serve) as connection:
         Getting(arrivals, BLOB, lambda: superseded).get(connection, near=False)
 
 
-def test_a_blob_comes_in_frames_however_long_they_are(arrivals: Arrivals) -> None:
+def test_a_blob_comes_in_frames_however_long_they_are(arrivals: IncomingBlobs) -> None:
     get(arrivals, says(b"", DATA[:1], b"", DATA[1:1_000_000], DATA[1_000_000:2_000_000], DATA[2_000_000:]))
     assert arrivals.has(BLOB.key)
 
 
-def test_what_is_not_the_blob_is_not_kept(arrivals: Arrivals) -> None:
+def test_what_is_not_the_blob_is_not_kept(arrivals: IncomingBlobs) -> None:
     other = bytes(1_000_000)
     with pytest.raises(EOFError, match="what came is not the blob"):
         get(arrivals, says(other, other, other))
@@ -88,31 +88,31 @@ def test_what_is_not_the_blob_is_not_kept(arrivals: Arrivals) -> None:
 
 
 @pytest.mark.parametrize("frames", [(DATA[:1_000_000],), (b"",), ()])
-def test_a_blob_that_ends_too_soon_is_not_kept(arrivals: Arrivals, frames: tuple[bytes, ...]) -> None:
+def test_a_blob_that_ends_too_soon_is_not_kept(arrivals: IncomingBlobs, frames: tuple[bytes, ...]) -> None:
     with pytest.raises(EOFError):
         get(arrivals, says(*frames))
     assert not arrivals.has(BLOB.key)
 
 
-def test_a_frame_that_is_too_long_is_refused(arrivals: Arrivals) -> None:
+def test_a_frame_that_is_too_long_is_refused(arrivals: IncomingBlobs) -> None:
     with pytest.raises(EOFError, match="more comes than there is"):
         get(arrivals, says(bytes(1024 * 1024 + 1)))
 
 
-def test_an_attempt_ends_when_there_is_a_later_one(arrivals: Arrivals) -> None:
+def test_an_attempt_ends_when_there_is_a_later_one(arrivals: IncomingBlobs) -> None:
     with pytest.raises(EOFError, match="elsewhere"):
         get(arrivals, says(b"", b"", b""), superseded=True)
 
 
-def test_a_node_starves_no_longer_than_it_should(arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_starves_no_longer_than_it_should(arrivals: IncomingBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.worker.blobs.peers.STARVED", 0.0)
     with pytest.raises(EOFError, match="nothing came"):
         get(arrivals, says(b"", b"", b""))
 
 
-def test_a_blob_passes_through(arrivals: Arrivals) -> None:
+def test_a_blob_passes_through(arrivals: IncomingBlobs) -> None:
     """What one gives is what another gets."""
-    far = Arrivals(BlobStore())
+    far = IncomingBlobs(BlobStore())
 
     def serve(connection: ssl.SSLSocket) -> None:
         _, key, offset = REQUEST.unpack(connection.recv(REQUEST.size))

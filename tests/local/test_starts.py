@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.control.observe.snapshot import NodeView, TroubleView
+from skyward.control.observe.snapshot import NodeView, StartupFailureView
 from tests.local.conftest import Wait
 
 pytestmark = pytest.mark.local
@@ -33,7 +33,7 @@ def fails_while(flag: Path) -> sky.Image:
     return sky.Image(env={"PYTHONPATH": str(flag.parent / "site")})
 
 
-def trouble(pool: sky.Compute) -> TroubleView | None:
+def trouble(pool: sky.Compute) -> StartupFailureView | None:
     return next(iter(pool.snapshot().troubles), None)
 
 

@@ -21,7 +21,7 @@ from skyward.control.decide.machines.instance import (
     observe,
 )
 from skyward.control.decide.machines.messages import Desired, Drain, Request
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.scaling.capability import CapabilityRule
 from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
@@ -196,7 +196,7 @@ def _seed_desired(given: Json) -> Answer:
 
 def _seed_reconcile(given: Json) -> Answer:
     current, pending, draining = (given.get(field) or () for field in ("current", "pending", "draining"))
-    reconciler = Reconciler({"nodes": (Place("cloud"),)})
+    reconciler = Reconciler({"nodes": (MachineSource("cloud"),)})
     for rank in current:
         _add_machine(reconciler, rank, "ALLOCATED", "INSTALLING", "RUNNING")
     for rank in draining:

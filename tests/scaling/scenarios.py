@@ -8,7 +8,7 @@ from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import Faults
 from skyward.simulator.scenario import Act, Scenario
-from skyward.simulator.workload import Spread, Task
+from skyward.simulator.workload import Distribution, Task
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["MINUTE", "scenario_of"]
@@ -31,7 +31,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
         work=_tasks(random, groups, until),
         groups=groups,
         policy=policy,
-        boot=Spread(40, random.choice([0, 20, 40])),
+        boot=Distribution(40, random.choice([0, 20, 40])),
         seed=seed,
         budget=budget,
         faults=_faults(random, until),

@@ -89,7 +89,7 @@ def test_a_node_that_is_taken_from_its_task_is_found(monkeypatch: pytest.MonkeyP
     from skyward.control.decide.machines.messages import Terminate
 
     def take(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
-        sent = named(effects, "Send")
+        sent = named(effects, "Dispatch")
         seat = plane.reconciler.book.seats.get(sent[0].rank) if sent else None
         held = plane.tasks.node(seat.machine.rank) if seat is not None else None
         if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:

@@ -13,9 +13,9 @@ from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
 from skyward.simulator import (
     WORKLOADS,
+    Distribution,
     Faults,
     Scenario,
-    Spread,
     Task,
     Workload,
     lower_bound,
@@ -35,7 +35,7 @@ HOUR = 3600.0
 
 def run_of(*tasks: Task, nodes: tuple[int, int] = (0, 4), slots: int = 1, price: float = 3.6) -> Scenario:
     """A scenario with these tasks, and boots of 60 s."""
-    return Scenario(tasks, one_group(*nodes, slots, price), boot=Spread(60))
+    return Scenario(tasks, one_group(*nodes, slots, price), boot=Distribution(60))
 
 
 def test_events_happen_in_order_and_those_of_a_moment_as_they_were_set() -> None:

@@ -16,7 +16,7 @@ from skyward.simulator.faults import CALM, Faults
 from skyward.simulator.invariants import Invariants
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Act, Scenario
-from skyward.simulator.workload import Spread, Task
+from skyward.simulator.workload import Distribution, Task
 from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
@@ -50,7 +50,7 @@ class Pool(RuleBasedStateMachine):
     )
     def open(self, policy: str, least: int, groups: int, seed: int, budget: float | None) -> None:
         pools = (replace(GROUPS[0], min=least), *GROUPS[1:])[:groups]
-        scenario = Scenario((), pools, policy, boot=Spread(20, 10), seed=seed, budget=budget)
+        scenario = Scenario((), pools, policy, boot=Distribution(20, 10), seed=seed, budget=budget)
         self.runner = Runner(scenario, Invariants(scenario))
         self.runner.start()
 

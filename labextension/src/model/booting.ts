@@ -1,4 +1,4 @@
-import { NodeRow, TroubleRow } from '../protocol';
+import { NodeRow, StartupFailureRow } from '../protocol';
 import { duration } from './format';
 import { Words } from './panel';
 
@@ -27,7 +27,7 @@ export function progress(node: NodeRow, now: number): Progress | null {
 }
 
 /** What becomes of a node that did not come up: `Retrying in 12 s (2 of 3)`, `Gave up after 3 tries`. */
-export function outlook(trouble: TroubleRow, now: number, trans: Words): string {
+export function outlook(trouble: StartupFailureRow, now: number, trans: Words): string {
   if (trouble.gave_up) {
     const tries = Math.max(1, trouble.attempt - 1);
     return tries === 1 ? trans.__('Gave up after 1 try') : trans.__('Gave up after %1 tries', tries);

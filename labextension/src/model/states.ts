@@ -10,7 +10,7 @@ export interface Look {
 
 /** How a pool is doing. */
 export function poolState(pool: PoolRow, trans: Words): Look {
-  if (pool.broke && pool.state === 'ready') {
+  if (pool.budget_exhausted && pool.state === 'ready') {
     return { icon: '◒', word: trans.__('budget reached'), tone: 'bad' };
   }
   if (pool.failure && pool.state === 'ready') {

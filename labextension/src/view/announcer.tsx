@@ -1,12 +1,12 @@
 import * as React from 'react';
 
 import { Words } from '../model/panel';
-import { PoolRow, TroubleRow } from '../protocol';
+import { PoolRow, StartupFailureRow } from '../protocol';
 
 /** Says to those who listen to the panel what has become of pools and nodes; never figures, which change all the time. */
 export function Announcer(props: {
   pools: readonly PoolRow[];
-  troubles: readonly TroubleRow[];
+  troubles: readonly StartupFailureRow[];
   trans: Words;
 }): JSX.Element {
   const { trans } = props;

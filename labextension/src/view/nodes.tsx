@@ -6,7 +6,7 @@ import { duration, money, share, whole } from '../model/format';
 import { nodesInOrder, title } from '../model/lists';
 import { Words } from '../model/panel';
 import { nodeState } from '../model/states';
-import { GaugeRow, NodeRow, PoolRow, TaskRow, TroubleRow } from '../protocol';
+import { GaugeRow, NodeRow, PoolRow, TaskRow, StartupFailureRow } from '../protocol';
 import { LongList, Section, State, useNow } from './parts';
 import { Acting } from './pool';
 import { Source } from './streams';
@@ -163,7 +163,7 @@ export function Nodes(
     pool: PoolRow;
     nodes: NodeRow[];
     tasks: TaskRow[];
-    troubles: TroubleRow[];
+    troubles: StartupFailureRow[];
     gauges: ReadonlyMap<string, GaugeRow>;
   }
 ): JSX.Element {

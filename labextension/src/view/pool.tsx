@@ -74,7 +74,7 @@ export function PoolCard(
       {pool.failure && (
         <p className="skyward-Pool-failure">
           {trans.__('It %1', firstLine(pool.failure))}
-          {pool.broke && ` ${trans.__('Its nodes finish their tasks and go.')}`}
+          {pool.budget_exhausted && ` ${trans.__('Its nodes finish their tasks and go.')}`}
         </p>
       )}
       {pool.recovered > 0 && (

@@ -3,7 +3,7 @@ import * as React from 'react';
 import { outlook } from '../model/booting';
 import { equivalent } from '../model/equivalent';
 import { Words } from '../model/panel';
-import { TroubleRow } from '../protocol';
+import { StartupFailureRow } from '../protocol';
 import { State, useNow } from './parts';
 
 /** Nodes that did not come up that are drawn; the others are counted. */
@@ -11,7 +11,7 @@ const SHOWN = 3;
 
 /** The nodes of a pool that did not come up: in which phase, why, and what becomes of them. */
 export function Troubles(props: {
-  rows: readonly TroubleRow[];
+  rows: readonly StartupFailureRow[];
   openLog: (pool: string, node: number) => void;
   trans: Words;
 }): JSX.Element | null {

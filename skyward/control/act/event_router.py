@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from skyward.control.act.tasks.task import Sink
     from skyward.kept.keep import KeptInfo
 
-__all__ = ["Hearing"]
+__all__ = ["EventRouter"]
 
 _NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
 """Exceptions of a cell that would be no different if it ran again."""
@@ -53,7 +53,7 @@ _NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExi
 _logger = logging.getLogger(__name__)
 
 
-class Hearing:
+class EventRouter:
     """Takes the events of nodes. Lives on the library's loop.
 
     Args:

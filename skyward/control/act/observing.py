@@ -13,7 +13,7 @@ from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.observe.startup import Boot, Boots
+from skyward.control.observe.startup import Boot, StartupTracker
 from skyward.events.bus import EventBus
 
 __all__ = ["FAILURES", "Observer"]
@@ -29,7 +29,7 @@ FAILURES = (events.TaskFailed, events.TaskTimedOut, events.TaskCancelled)
 
 FAILED_WITH: Mapping[tasks.Outcome, str] = {
     "lost": "NodeLostError",
-    "unfit": "NoGroupFitsError",
+    "infeasible": "NoGroupFitsError",
     "abandoned": "NodeStartError",
     "unfunded": "BudgetExhaustedError",
     "unkept": "KeptLostError",
@@ -55,7 +55,7 @@ class Observer:
         control: ControlPlane,
         works: Mapping[int, Work],
         broadcasts: Mapping[int, BroadcastWork],
-        boots: Boots,
+        boots: StartupTracker,
         offset: Callable[[], float] = unix_offset,
     ) -> None:
         self._emit = bus.emit
@@ -98,7 +98,7 @@ class Observer:
     def does(self, effect: plane.Effect) -> None:
         """An effect is about to be carried out."""
         match effect:
-            case tasks.Send(task, rank):
+            case tasks.Dispatch(task, rank):
                 self._emit(events.TaskAssigned, task, self._works[task].code.name, rank)
             case tasks.Settle(task, outcome, reason):
                 if (work := self._works.get(task)) is not None:
@@ -133,8 +133,8 @@ class Observer:
         if ledger.per_hour != self._per_hour:
             self._per_hour = ledger.per_hour
             self._emit(events.CostChanged, ledger.spent(now), ledger.per_hour)
-        if self._control.broke != self._broke:
-            self._broke = self._control.broke
+        if self._control.budget_exhausted != self._broke:
+            self._broke = self._control.budget_exhausted
             if self._broke and ledger.budget is not None:
                 self._emit(events.BudgetReached, ledger.spent(now), ledger.budget)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from skyward import events
 from skyward.control.act.alarm import Alarm
-from skyward.control.act.event_router import Hearing
+from skyward.control.act.event_router import EventRouter
 from skyward.control.act.feeding import Feeding
 from skyward.control.act.kept_values import KeptValues, keys_of
 from skyward.control.act.nodes.cluster import Clustering
@@ -30,7 +30,7 @@ from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.inputs import Inputs, with_note
 from skyward.control.act.tasks.left_results import LeftResult, LeftResults
 from skyward.control.act.tasks.prerequisites import Prerequisites
-from skyward.control.act.tasks.record import TaskRecord, unix_offset
+from skyward.control.act.tasks.record import TaskHistory, unix_offset
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import Arrived, BroadcastWork, Work
 from skyward.control.decide import messages as plane
@@ -88,7 +88,7 @@ class Pool:
             else Clustering(name, record.derive("authority"), self._use_node, self._note)
         )
         self._works: dict[int, Work] = {}
-        self.task_record = TaskRecord(self._works, self._rank_of)
+        self.task_record = TaskHistory(self._works, self._rank_of)
         wrote = self.task_record.wrote
         self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
         self._left = LeftResults(
@@ -100,7 +100,7 @@ class Pool:
             lambda: self._fleet.nodes.values(),
             self._spawn,
         )
-        self._hearing = Hearing(
+        self._hearing = EventRouter(
             self._works,
             lambda rank: self._fleet.nodes.get(rank),
             self._tell,
@@ -526,7 +526,7 @@ class Pool:
         if self._observer is not None:
             self._observer.does(effect)
         match effect:
-            case tasks.Send(task, rank, attempt, share):
+            case tasks.Dispatch(task, rank, attempt, share):
                 node = self._fleet.nodes[rank]
                 self._send(self._works[task], node, attempt, share)
                 sent.add(node)
@@ -562,7 +562,7 @@ class Pool:
     def _not_carried_out(self, effect: plane.Effect, error: Exception) -> None:
         """Log an effect that failed here. A task that could not be sent ends with the error, rather than never."""
         _logger.error("%s of pool %r failed here", type(effect).__name__, self.name, exc_info=error)
-        if not isinstance(effect, tasks.Send):
+        if not isinstance(effect, tasks.Dispatch):
             return
         if (work := self._works.get(effect.task)) is not None:
             work.broken, work.error = _of_ours(f"{work.code.name}() was not sent", error), "RemoteError"
@@ -672,25 +672,25 @@ class Pool:
 
     def request_resources(self, floor: Sequence[Demand]) -> None:
         """Keep room for these, whether it is used or not."""
-        self._tell(plane.Floor(tuple(floor)))
+        self._tell(plane.SetFloor(tuple(floor)))
 
-    def unfit(self, floor: Sequence[Demand]) -> str:
+    def infeasible(self, floor: Sequence[Demand]) -> str:
         """What is wrong with `floor`, where the pool could never hold it at its largest; empty where it could."""
-        return self._ready().unfit(floor)
+        return self._ready().infeasible(floor)
 
     def fund(self, budget: float | None) -> str:
         """Change the budget. Return why it could not be kept, in which case it stays as it is; else an empty string."""
         unpriced = [str(place) for launcher in self._launchers.values() for place in launcher.unpriced]
         if budget is not None and unpriced:
             return f"pool {self.name!r} may have nodes at {', '.join(unpriced[:3])}, whose price is not known"
-        self._tell(plane.Fund(budget))
+        self._tell(plane.SetBudget(budget))
         return ""
 
     def _use_node(self) -> str:
         """Have a node for the client's use of collections; return why none can be had, empty where one can."""
         self._tell(plane.Use())
         ready = self._ready()
-        return f"pool {self.name!r} {ready.failure}" if ready.broke or ready.hopeless else ""
+        return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.hopeless else ""
 
     # Looking at it.
 

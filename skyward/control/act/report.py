@@ -10,8 +10,8 @@ from skyward.control.act.tasks.record import unix_offset
 from skyward.control.decide.machines.machines import Machine, MachineBook
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.lifecycle import PoolState
-from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, TroubleView
-from skyward.control.observe.startup import REQUESTED, Boots, Failure
+from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, StartupFailureView
+from skyward.control.observe.startup import REQUESTED, Failure, StartupTracker
 
 __all__ = ["troubles", "view"]
 
@@ -80,7 +80,7 @@ def view(
         budget=plane.ledger.budget,
         at=now + since,
         failure=plane.failure,
-        broke=plane.broke,
+        budget_exhausted=plane.budget_exhausted,
         troubles=() if over or boots is None else troubles(plane, boots, now, since),
         accelerators=", ".join(dict.fromkeys(filter(None, (each.accelerators for each in launchers.values())))),
         lease=max(each.lease for each in launchers.values()) if any(node.outlives for node in views) else 0.0,
@@ -100,7 +100,7 @@ def _phase(machine: Machine, node: Node | None) -> str:
     return "queued" if machine.state == "QUEUED" else REQUESTED
 
 
-def _usual(machine: Machine, node: Node | None, boots: Boots) -> float | None:
+def _usual(machine: Machine, node: Node | None, boots: StartupTracker) -> float | None:
     """Seconds that a machine usually takes for what it is doing."""
     if machine.place is None:
         return None
@@ -112,12 +112,12 @@ MOST = 20
 """Nodes that are told of: those of the lowest ranks."""
 
 
-def troubles(plane: ControlPlane, boots: Boots, now: float, since: float) -> tuple[TroubleView, ...]:
+def troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: float) -> tuple[StartupFailureView, ...]:
     """The nodes that are wanted and whose latest start has failed. `since`: Unix time at zero of the steady clock."""
     return tuple(islice(_troubles(plane, boots, now, since), MOST))
 
 
-def _troubles(plane: ControlPlane, boots: Boots, now: float, since: float) -> Iterator[TroubleView]:
+def _troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: float) -> Iterator[StartupFailureView]:
     reconciler = plane.reconciler
     for rank in sorted({*boots.failures, *reconciler.given_up}):
         gave_up = rank in reconciler.given_up
@@ -127,7 +127,7 @@ def _troubles(plane: ControlPlane, boots: Boots, now: float, since: float) -> It
         failure = boots.failures.get(rank) or Failure(REQUESTED, plane.failure, (), now)
         attempt, attempts = _attempts(plane, rank, failure)
         retry = None if machine is None or gave_up else _retry_at(plane, machine)
-        yield TroubleView(
+        yield StartupFailureView(
             rank=rank,
             group="" if machine is None else machine.group,
             phase=failure.phase,

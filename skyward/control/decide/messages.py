@@ -13,15 +13,15 @@ __all__ = [
     "Decided",
     "DrainNode",
     "Effect",
-    "Floor",
     "Forget",
-    "Fund",
     "Keep",
     "Message",
     "Open",
     "Ready",
     "Release",
     "Resize",
+    "SetBudget",
+    "SetFloor",
     "Tick",
     "Unkept",
     "Use",
@@ -50,14 +50,14 @@ class DrainNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class SetFloor:
     """What must fit from now on, whether it is used or not; replaces what was asked for before."""
 
     demands: tuple[Demand, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fund:
+class SetBudget:
     """Another budget, USD in all; None for no limit."""
 
     budget: float | None
@@ -108,7 +108,9 @@ type TaskMessage = (
     | tasks.Abandon
     | tasks.NodeDraining
 )
-type Message = Open | Resize | DrainNode | Floor | Fund | Use | Keep | Release | Tick | WorldMessage | TaskMessage
+type Message = (
+    Open | Resize | DrainNode | SetFloor | SetBudget | Use | Keep | Release | Tick | WorldMessage | TaskMessage
+)
 
 # Effects.
 

@@ -17,15 +17,15 @@ from skyward.control.decide.messages import (
     Decided,
     DrainNode,
     Effect,
-    Floor,
     Forget,
-    Fund,
     Keep,
     Message,
     Open,
     Ready,
     Release,
     Resize,
+    SetBudget,
+    SetFloor,
     Tick,
     Unkept,
     Use,
@@ -68,7 +68,7 @@ class ControlPlane:
         self._view = View(self.groups, self.tasks, self.reconciler.book, self.ledger)
         self.ready = False
         self.failure = ""
-        self.broke = False
+        self.budget_exhausted = False
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
@@ -117,10 +117,10 @@ class ControlPlane:
                 kept = self.kept.holding(now)
                 if after := after_drain(self.reconciler.book, self.groups, self.desired, kept, rank):
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
-            case Floor(demands):
+            case SetFloor(demands):
                 self._floor = demands
                 self._look(now, effects)
-            case Fund(budget):
+            case SetBudget(budget):
                 self._fund(budget, now, effects)
             case Use():
                 if not any(self.desired.values()):
@@ -181,7 +181,7 @@ class ControlPlane:
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
         """Get a node that can hold `needs` where there is none."""
         able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
-        if able and not self.broke:
+        if able and not self.budget_exhausted:
             group = min(able, key=lambda each: each.hourly_price)
             after = {**self.desired, group.name: 1}
             self._decide("policy", after, reason, now, effects)
@@ -190,7 +190,7 @@ class ControlPlane:
 
     def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
         before = dict(self.desired)
-        self.reconciler.may_empty = self.broke or not any(group.min for group in self.groups.values())
+        self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset(self.kept.holding(now))
         for effect in self.reconciler.handle(message, now):
             match effect:
@@ -270,7 +270,7 @@ class ControlPlane:
     @property
     def hopeless(self) -> bool:
         """Whether enough nodes for work to start, or any at all, cannot be had any more."""
-        if not self.ready and (self.broke or self.reconciler.requester.short_of_money):
+        if not self.ready and (self.budget_exhausted or self.reconciler.requester.short_of_money):
             return True
         given_up = len(self.reconciler.given_up)
         if not given_up:
@@ -292,17 +292,17 @@ class ControlPlane:
         if wanted - len(self.reconciler.given_up) > active:
             return True
         most = self.settings.max_nodes
-        if self.broke or (most is not None and wanted >= most):
+        if self.budget_exhausted or (most is not None and wanted >= most):
             return False
         able = (name for name in self.groups if self.reconciler.can_have(name))
         return any(self.groups[name].max > self.desired.get(name, 0) for name in able)
 
     # How many.
 
-    def unfit(self, floor: Sequence[Demand]) -> str:
+    def infeasible(self, floor: Sequence[Demand]) -> str:
         """What is wrong with a floor that the pool could never hold, at its largest; empty where it could."""
         for demand in floor:
-            if reason := self.tasks.unfit(demand.needs):
+            if reason := self.tasks.infeasible(demand.needs):
                 return reason
         if floor and not floor_nodes(tuple(self.groups.values()), floor, {}):
             asked = ", ".join(f"{demand.count} times {demand.needs}" for demand in floor)
@@ -318,7 +318,7 @@ class ControlPlane:
         for name, (least, most) in bounds.items():
             after[name] = max(least, min(most, after.get(name, least)))
         sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
-        if not self.broke:
+        if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, afresh=True)
 
     def _decide(
@@ -339,7 +339,7 @@ class ControlPlane:
     def _look(self, now: float, effects: list[Effect]) -> None:
         """Ask the policy, and do what is to be done now."""
         self._looked_at, self._look_at = now, None
-        if not self.ready or self.broke or not self.elastic:
+        if not self.ready or self.budget_exhausted or not self.elastic:
             return
         prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
@@ -386,14 +386,14 @@ class ControlPlane:
 
     def _watch_budget(self, now: float, effects: list[Effect]) -> None:
         """Empty every node when their time is up for the budget to hold, and give them back when it is high time."""
-        if not self.broke and now >= self.ledger.limit_at(LEAD):
+        if not self.budget_exhausted and now >= self.ledger.limit_at(LEAD):
             self._go_broke(now, effects)
-        if self.broke and not self._evicted and now >= self.ledger.limit_at(LAST):
+        if self.budget_exhausted and not self._evicted and now >= self.ledger.limit_at(LAST):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
 
     def _go_broke(self, now: float, effects: list[Effect]) -> None:
-        self.broke = True
+        self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
         reason = f"the budget of ${budget:.2f} is reached: ${spent:.2f} spent, and nodes for ${rate:.2f}/h; all drain"
         self.failure = (
@@ -404,8 +404,8 @@ class ControlPlane:
 
     def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:
         self.ledger.budget = budget
-        if self.broke and now < self.ledger.limit_at(LEAD):
-            self.broke, self._evicted, self.failure = False, False, ""
+        if self.budget_exhausted and now < self.ledger.limit_at(LEAD):
+            self.budget_exhausted, self._evicted, self.failure = False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
             self._decide("budget", after, "there is a new budget", now, effects, afresh=True)
 
@@ -425,14 +425,14 @@ class ControlPlane:
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
         if not self._evicted:
-            yield self.ledger.limit_at(LAST if self.broke else LEAD) + 0.001
+            yield self.ledger.limit_at(LAST if self.budget_exhausted else LEAD) + 0.001
         if self.ready and self.elastic:
             yield from self._due_looks()
 
     def _tick(self, now: float, effects: list[Effect]) -> None:
         if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
-            self._do_task(tasks.Tick(), now, effects)
+            self._do_task(tasks.CheckDeadlines(), now, effects)
         retry_at = self.reconciler.requester.retry_at
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now
@@ -455,7 +455,7 @@ class ControlPlane:
             self.reconciler.opening = False
             self.autoscaler.begin(now)
             effects.append(Ready())
-        if self.broke and self.tasks.waiting:
+        if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
         elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now))

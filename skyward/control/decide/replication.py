@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-__all__ = ["CLIENT", "Effect", "GiveUp", "Have", "Pull", "Send", "Spread", "Wait"]
+__all__ = ["CLIENT", "Effect", "GiveUp", "Have", "Pull", "ReplicationPlan", "Transfer", "Wait"]
 
 CLIENT = -1
 """The client as a source."""
@@ -25,7 +25,7 @@ CUT_OFF = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class Transfer:
     """The client sends it."""
 
     node: int
@@ -67,7 +67,7 @@ class GiveUp:
     why: str
 
 
-type Effect = Send | Pull | Wait | Have | GiveUp
+type Effect = Transfer | Pull | Wait | Have | GiveUp
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class _Blob:
     wants: dict[int, _Want] = field(default_factory=dict)
 
 
-class Spread:
+class ReplicationPlan:
     """The nodes of a pool and the blobs that they have and get. Each method returns what to do, in order."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Spread:
         if want is None or want.source != _NOBODY:
             return []
         want.source = CLIENT
-        return [Send(node, key), *self._place_waiting(key)]
+        return [Transfer(node, key), *self._place_waiting(key)]
 
     def dropped(self, node: int, key: bytes) -> list[Effect]:
         """A node is to forget it. What others were getting from there comes from elsewhere."""
@@ -235,7 +235,7 @@ class Spread:
                 yield Wait(node, key)
                 return
         want.source = CLIENT
-        yield Send(node, key)
+        yield Transfer(node, key)
 
     def _may_pull(self, node: int, want: _Want) -> bool:
         cut_off = node not in self._reaches and len(self._unreached.get(node, ())) >= CUT_OFF

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits
 from skyward.scaling.snapshot import Group
 
@@ -27,7 +27,7 @@ class PlaneSettings:
     """
 
     groups: tuple[Group, ...]
-    places: Mapping[str, tuple[Place, ...]]
+    places: Mapping[str, tuple[MachineSource, ...]]
     thresholds: Mapping[str, int] = field(default_factory=dict)
     standing: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3

@@ -10,7 +10,7 @@ from skyward.events.decisions import DecisionEvent
 from skyward.events.metrics import NodeMetrics
 from skyward.providers.protocol import Access, ExecAccess, SSHAccess
 
-__all__ = ["KeptView", "NodeView", "OutputView", "PoolReport", "PoolSnapshot", "TaskView", "TroubleView"]
+__all__ = ["KeptView", "NodeView", "OutputView", "PoolReport", "PoolSnapshot", "StartupFailureView", "TaskView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class TroubleView:
+class StartupFailureView:
     """A node that did not come up, and is tried again, or was given up.
 
     Attributes:
@@ -143,10 +143,10 @@ class PoolSnapshot:
     budget: float | None = None
     at: float = 0.0
     failure: str = ""
-    troubles: tuple[TroubleView, ...] = ()
+    troubles: tuple[StartupFailureView, ...] = ()
     accelerators: str = ""
     lease: float = 0.0
-    broke: bool = False
+    budget_exhausted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

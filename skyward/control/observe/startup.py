@@ -14,7 +14,7 @@ from typing import Protocol
 from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
 
-__all__ = ["REQUESTED", "Boot", "Boots", "Failure", "UsualTimes"]
+__all__ = ["REQUESTED", "Boot", "Failure", "StartupTracker", "UsualTimes"]
 
 SAMPLES = 9
 """Starts that count for what is usual: the latest ones on record, and so many of one pool at most."""
@@ -174,7 +174,7 @@ class Failure:
     at: float
 
 
-class Boots:
+class StartupTracker:
     """The starts of the nodes of one pool.
 
     Attributes:

@@ -32,7 +32,7 @@ __all__ = [
     "GroupRefused",
     "GroupReturned",
     "GroupStarted",
-    "Send",
+    "SendFrame",
     "Wanted",
 ]
 
@@ -44,7 +44,7 @@ RESEND = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendFrame:
     """Send a message over a connection."""
 
     link: int
@@ -113,7 +113,15 @@ class GroupReturned:
 
 
 type Effect = (
-    Send | Close | AdapterJoined | AdapterLost | GroupStarted | GroupRefused | GroupEnded | GroupLost | GroupReturned
+    SendFrame
+    | Close
+    | AdapterJoined
+    | AdapterLost
+    | GroupStarted
+    | GroupRefused
+    | GroupEnded
+    | GroupLost
+    | GroupReturned
 )
 
 
@@ -250,7 +258,7 @@ class AdapterBook:
 
     def _ask(self, adapter: _Adapter, command: StartWorkerGroup | ShutdownWorkerGroup, now: float) -> list[Effect]:
         adapter.requests[command.request] = _Request(command, now)
-        return [] if adapter.link is None else [Send(adapter.link, command)]
+        return [] if adapter.link is None else [SendFrame(adapter.link, command)]
 
     # What the adapters say.
 
@@ -299,7 +307,7 @@ class AdapterBook:
             self._unnamed.pop(link, None)
             effects += self._send_again(adapter, now, every=True)
         adapter.said, adapter.heard = said, now
-        return [*effects, Send(link, HeartbeatEcho()), *self._compare(adapter, now)]
+        return [*effects, SendFrame(link, HeartbeatEcho()), *self._compare(adapter, now)]
 
     def _compare(self, adapter: _Adapter, now: float) -> list[Effect]:
         """What an adapter has against what it should have."""
@@ -364,7 +372,7 @@ class AdapterBook:
         for request in adapter.requests.values():
             if adapter.link is not None and (every or now >= request.sent + RESEND):
                 request.sent = now
-                effects.append(Send(adapter.link, request.command))
+                effects.append(SendFrame(adapter.link, request.command))
         return effects
 
     def _lose(self, adapter: _Adapter, reason: str) -> list[Effect]:

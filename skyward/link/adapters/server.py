@@ -224,7 +224,7 @@ class AdapterServer:
     def _perform(self, effects: Sequence[book.Effect]) -> None:
         for effect in effects:
             match effect:
-                case book.Send(link, message):
+                case book.SendFrame(link, message):
                     if link in self._links:
                         self._links[link].send(message)
                 case book.Close(link, reason):

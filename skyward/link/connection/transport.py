@@ -24,8 +24,8 @@ __all__ = [
     "Transport",
     "is_path",
     "refused",
+    "run_to_completion",
     "socket_directory",
-    "to_the_end",
 ]
 
 CONNECT_WITHIN = 10.0
@@ -45,7 +45,7 @@ CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 _ending: set[asyncio.Task[Any]] = set()
 
 
-async def to_the_end[T](coroutine: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of what must happen whole: it goes on where the caller is cancelled."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _ending.add(task)

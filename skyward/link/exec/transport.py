@@ -26,7 +26,7 @@ from skyward.link.connection.transport import (
     Completed,
     LinkError,
     is_path,
-    to_the_end,
+    run_to_completion,
 )
 from skyward.providers.protocol import ExecAccess
 
@@ -198,7 +198,7 @@ class ExecTransport:
 
     async def close(self) -> None:
         """See `Transport`."""
-        await to_the_end(self._close())
+        await run_to_completion(self._close())
 
     async def _close(self) -> None:
         tunnels = tuple(self._tunnels)

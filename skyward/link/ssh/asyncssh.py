@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import Any, Self
 
-from skyward.link.connection.transport import CONNECT_WITHIN, Completed, LinkError, refused, to_the_end
+from skyward.link.connection.transport import CONNECT_WITHIN, Completed, LinkError, refused, run_to_completion
 from skyward.link.ssh.child import LINE_LIMIT
 from skyward.providers.protocol import SSHAccess
 
@@ -134,7 +134,7 @@ class AsyncSSH:
 
     async def close(self) -> None:
         """See `Transport`."""
-        await to_the_end(self._close())
+        await run_to_completion(self._close())
 
     async def _close(self) -> None:
         if self._process.stdin is not None:

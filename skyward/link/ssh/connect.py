@@ -16,7 +16,14 @@ from math import inf
 from typing import Self
 
 from skyward.errors import NodeStartError
-from skyward.link.connection.transport import Completed, LinkError, Transport, is_path, socket_directory, to_the_end
+from skyward.link.connection.transport import (
+    Completed,
+    LinkError,
+    Transport,
+    is_path,
+    run_to_completion,
+    socket_directory,
+)
 from skyward.link.exec.transport import ExecTransport
 from skyward.link.ssh.asyncssh import AsyncSSH
 from skyward.link.ssh.openssh import OpenSSH, openssh_here
@@ -197,7 +204,7 @@ class SSHLink:
 
     async def close(self) -> None:
         """End the connection and its tunnels. Twice does no harm."""
-        await to_the_end(self._close())
+        await run_to_completion(self._close())
 
     async def _close(self) -> None:
         self._keeping.cancel()

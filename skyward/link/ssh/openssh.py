@@ -24,8 +24,8 @@ from skyward.link.connection.transport import (
     Completed,
     LinkError,
     refused,
+    run_to_completion,
     socket_directory,
-    to_the_end,
 )
 from skyward.providers.protocol import SSHAccess
 
@@ -125,7 +125,7 @@ class OpenSSH:
 
     async def close(self) -> None:
         """See `Transport`."""
-        await to_the_end(self._close())
+        await run_to_completion(self._close())
 
     async def _close(self) -> None:
         if self._process.returncode is None:

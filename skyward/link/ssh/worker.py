@@ -30,7 +30,7 @@ from skyward.bootstrap.script import root
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.connection.hello import Hello
-from skyward.link.connection.transport import LinkError, to_the_end
+from skyward.link.connection.transport import LinkError, run_to_completion
 from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.disk import full_disk
 from skyward.providers.protocol import RemoteAccess, SSHAccess
@@ -246,7 +246,7 @@ class SSHWorker:
             return cls(access, link, hello, node, python)
         except BaseException as error:
             full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
-            ended = await to_the_end(_stop(access, link, node))
+            ended = await run_to_completion(_stop(access, link, node))
             if full:
                 log = error.log if isinstance(error, NodeStartError) else ""
                 raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full, log) from None
@@ -273,10 +273,10 @@ class SSHWorker:
                 await link.tunnel(*_split(worker.address), python)
                 bulk = await link.socket(*_split(worker.bulk), python)
         except (TimeoutError, LinkError) as error:
-            await to_the_end(link.close())
+            await run_to_completion(link.close())
             raise NodeStartError(str(error) or f"{access.target} did not answer within {within:.0f} s") from None
         except BaseException:
-            await to_the_end(link.close())
+            await run_to_completion(link.close())
             raise
         return cls(access, link, _hello(done.out, bulk, worker.directory), worker.directory)
 
@@ -322,11 +322,11 @@ class SSHWorker:
 
     async def stop(self) -> bool:
         """End it and every process of its session; False where it could not be reached. Twice does no harm."""
-        return await to_the_end(_stop(self._access, self._link, self._node))
+        return await run_to_completion(_stop(self._access, self._link, self._node))
 
     async def leave(self) -> None:
         """Let go of it; it runs on."""
-        await to_the_end(self._link.close())
+        await run_to_completion(self._link.close())
 
 
 async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
@@ -342,7 +342,7 @@ async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
     except (LinkError, TimeoutError) as error:
         raise NodeStartError(f"{access.target} did not answer: {error}") from None
     finally:
-        await to_the_end(link.close())
+        await run_to_completion(link.close())
 
 
 async def end_stray(access: RemoteAccess, node: str, lease: float) -> None:
@@ -355,7 +355,7 @@ async def end_stray(access: RemoteAccess, node: str, lease: float) -> None:
     until = time.monotonic() + _lease(access, lease) + _FINISHES_WITHIN
     with contextlib.suppress(NodeStartError):
         while (within := until - time.monotonic()) > 0:
-            if await to_the_end(_stop(access, await SSHLink.open(access, within), node)):
+            if await run_to_completion(_stop(access, await SSHLink.open(access, within), node)):
                 _logger.info("the worker on %s, which had been replaced, was ended", access.target)
                 return
 

@@ -13,14 +13,14 @@ from skyward.task.collections.counter_queue import Counter, Queue
 from skyward.task.collections.dict_set import Dict, Set
 from skyward.wire.collections.requests import Backend, Consistency, Kind
 
-__all__ = ["Opener", "Shared", "opener", "reopened"]
+__all__ = ["CollectionFactory", "Shared", "opener", "reopened"]
 
 
 class Shared(ABC):
     """The collections of a pool, by their names."""
 
     @abstractmethod
-    def _opener(self, what: str) -> "Opener":
+    def _opener(self, what: str) -> "CollectionFactory":
         """What opens them, for a collection of the kind `what`."""
 
     def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
@@ -48,7 +48,7 @@ class Shared(ABC):
         return self._opener("lock").lock(name, timeout)
 
 
-class Opener:
+class CollectionFactory:
     """Gives the collections of one pool, the same object for the same name."""
 
     def __init__(self, backend: Backend) -> None:
@@ -99,7 +99,7 @@ class Opener:
             return found
 
 
-_here: Opener | None = None
+_here: CollectionFactory | None = None
 _opening = threading.Lock()
 
 
@@ -115,7 +115,7 @@ def opener(what: str) -> Any:
         refuse_standalone(what, os.environ.get("SKYWARD_CLUSTER", "1") != "0")
         with _opening:
             if _here is None:
-                _here = Opener(here())
+                _here = CollectionFactory(here())
             return _here
     from skyward.functions.target import current_pool
 

@@ -33,8 +33,8 @@ __all__ = [
     "Change",
     "Comparison",
     "Likeness",
+    "Location",
     "Opaque",
-    "Place",
     "Prints",
     "array_change",
     "has_own_hash",
@@ -54,7 +54,7 @@ _LATE_CONTENTS = frozenset({"dict", "set", "weak", "filled"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Stands for an object of the notebook: the number of a captured part, and that of the object in it."""
 
     part: int
@@ -79,7 +79,7 @@ class Change(NamedTuple):
     Attributes:
         form: how it is put into the object.
         now: what is there now.
-        before: what was there, with a `Place` for each object of the notebook.
+        before: what was there, with a `Location` for each object of the notebook.
     """
 
     form: str
@@ -203,7 +203,7 @@ class Comparison:
             return value
         number = self._before.get(id(value))
         if number is not None:
-            return Place(self._part, number)
+            return Location(self._part, number)
         if kind is tuple or kind is list:
             return kind(map(self.stands_for, value))
         if kind is dict:
@@ -319,7 +319,7 @@ class Likeness:
         print_of: gives a digest of a value, None if that cannot be.
     """
 
-    def __init__(self, original: Callable[[Place], Any], print_of: Callable[[Any], bytes | None]) -> None:
+    def __init__(self, original: Callable[[Location], Any], print_of: Callable[[Any], bytes | None]) -> None:
         self._original = original
         self._print_of = print_of
 
@@ -331,7 +331,7 @@ class Likeness:
     def same(self, here: Any, before: Any) -> bool:
         """Return whether `here` is what `before` stands for; of what cannot be told it is said to be."""
         kind = type(before)
-        if kind is Place:
+        if kind is Location:
             return self._original(before) is here
         if kind is Opaque:
             return before.digest is None or self._print_of(here) in (None, before.digest)

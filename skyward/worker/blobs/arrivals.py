@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from threading import Condition, Thread  # tasks may replace the attributes of the module
 
 from skyward.process.clock import clock
-from skyward.worker.blobs.store import BlobStore, Place, StoredBlob
+from skyward.worker.blobs.store import BlobLocation, BlobStore, StoredBlob
 
-__all__ = ["Arrival", "Arrivals", "Source"]
+__all__ = ["Arrival", "IncomingBlobs", "Source"]
 
 KEEP = 60.0
 """Seconds that part of a blob is kept while none of the rest comes."""
@@ -66,7 +66,7 @@ class Source:
             return arrival.reached
 
 
-class Arrivals:
+class IncomingBlobs:
     """The blobs that come to a node, each whole before it is in `store`. Used from every thread of the worker."""
 
     def __init__(self, store: BlobStore) -> None:
@@ -122,7 +122,7 @@ class Arrivals:
             if self._coming.get(key) is arrival:
                 self._forget(key, arrival)
 
-    def adopt(self, key: bytes, place: Place) -> None:
+    def adopt(self, key: bytes, place: BlobLocation) -> None:
         """Take over a blob that is whole in another process.
 
         Raises:

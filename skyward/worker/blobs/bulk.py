@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from skyward.wire.transport.bulk import FULL, GET, MISSING, OK, PUT, SIZE, Request, send_file
 from skyward.wire.transport.proof import prove_to_caller
-from skyward.worker.blobs.arrivals import Arrivals
+from skyward.worker.blobs.arrivals import IncomingBlobs
 from skyward.worker.blobs.gate import Gate
 from skyward.worker.blobs.store import BlobStore
 
@@ -17,7 +17,7 @@ _BUFFER = 1024 * 1024
 class BulkServer:
     """Takes blobs in and gives them out, a thread per connection."""
 
-    def __init__(self, host: str, key: bytes, store: BlobStore, arrivals: Arrivals) -> None:
+    def __init__(self, host: str, key: bytes, store: BlobStore, arrivals: IncomingBlobs) -> None:
         self._listener = socket.create_server((host, 0))
         self._store = store
         self._arrivals = arrivals

@@ -10,7 +10,7 @@ from skyward.wire.protocol.flow import cost
 from skyward.wire.protocol.messages import Feed, Need, Payload
 from skyward.worker.blobs.store import BlobStore
 
-__all__ = ["Holds"]
+__all__ = ["BlobReferences"]
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Held:
     feeds: dict[int, deque[tuple[int, list[bytes]]]] = field(default_factory=dict)
 
 
-class Holds:
+class BlobReferences:
     """What each task holds: its code and call to its end, an element of an input stream until it is consumed."""
 
     def __init__(self, store: BlobStore) -> None:

@@ -17,9 +17,9 @@ from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
 from skyward.wire.transport.bulk import read_exactly, read_into
 from skyward.wire.transport.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
 from skyward.wire.transport.trust import Credentials
-from skyward.worker.blobs.arrivals import Arrival, Arrivals, Source
+from skyward.worker.blobs.arrivals import Arrival, IncomingBlobs, Source
 from skyward.worker.blobs.gate import Gate
-from skyward.worker.blobs.store import Place
+from skyward.worker.blobs.store import BlobLocation
 
 __all__ = ["Getting", "Peers", "share", "stream"]
 
@@ -38,7 +38,7 @@ class Peers:
         tell: takes what the client is to hear.
     """
 
-    def __init__(self, arrivals: Arrivals, tell: Callable[[Peered | Fetched], None]) -> None:
+    def __init__(self, arrivals: IncomingBlobs, tell: Callable[[Peered | Fetched], None]) -> None:
         self._arrivals = arrivals
         self._tell = tell
         self._address = ""
@@ -146,7 +146,7 @@ def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
 class Getting:
     """One attempt to get a blob; `superseded` says whether there is a later one. `reached`: the other node answers."""
 
-    arrivals: Arrivals
+    arrivals: IncomingBlobs
     blob: Blob
     superseded: Callable[[], bool]
     reached: bool = False
@@ -171,7 +171,7 @@ class Getting:
 
     def _adopt(self, connection: ssl.SSLSocket) -> None:
         connection.sendall(REQUEST.pack(SHARE, self.blob.key, 0))
-        place = Place(*json.loads(read_exactly(connection, self._length(connection))))
+        place = BlobLocation(*json.loads(read_exactly(connection, self._length(connection))))
         if place.size != self.blob.size:
             raise EOFError("what is there is not the blob")
         self.arrivals.adopt(self.blob.key, place)

@@ -21,7 +21,7 @@ from weakref import WeakSet, finalize
 from skyward.wire.payloads.digest import fresh_key
 from skyward.worker.machine.hardware import free_memory
 
-__all__ = ["BlobStore", "Place", "StoredBlob", "read_place"]
+__all__ = ["BlobLocation", "BlobStore", "StoredBlob", "read_place"]
 
 OWN_FROM = 4 * 1024 * 1024
 """Bytes from which a blob has a file of its own. To map less takes longer than to copy it."""
@@ -43,7 +43,7 @@ _UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) e
 """Have a map keep no descriptor. Python 3.12 cannot: there, each large argument that is alive has one."""
 
 
-class Place(NamedTuple):
+class BlobLocation(NamedTuple):
     """Where another process of the node finds a blob: a path to open, and the bytes in that file."""
 
     path: str
@@ -52,7 +52,7 @@ class Place(NamedTuple):
     own: bool
 
 
-def read_place(place: Place) -> memoryview:
+def read_place(place: BlobLocation) -> memoryview:
     """The bytes of a blob that another process of the node holds, as writable memory of the caller's own."""
     fd = os.open(place.path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -121,9 +121,9 @@ class StoredBlob:
         return self._file.fd
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BlobLocation:
         """Where another process of the same node finds it."""
-        return Place(f"/proc/{os.getpid()}/fd/{self.fd}", self.start, self.size, self.own)
+        return BlobLocation(f"/proc/{os.getpid()}/fd/{self.fd}", self.start, self.size, self.own)
 
     def write(self, data: memoryview, at: int) -> None:
         """Write `data`, `at` bytes after the front.
@@ -234,7 +234,7 @@ class BlobStore:
         with self._lock:
             return self._owned.get(key)
 
-    def take_over(self, place: Place) -> StoredBlob:
+    def take_over(self, place: BlobLocation) -> StoredBlob:
         """Store a blob that another process of the node holds: its file, or a copy of its bytes.
 
         Raises:
@@ -248,7 +248,7 @@ class BlobStore:
         blob.write(read_place(place), 0)
         return blob
 
-    def _open(self, place: Place) -> _File | None:
+    def _open(self, place: BlobLocation) -> _File | None:
         with self._lock:
             if not self._may_open:
                 return None
@@ -257,7 +257,7 @@ class BlobStore:
             raise EOFError("what is there is not the blob")
         return file
 
-    def adopt(self, place: Place) -> bytes:
+    def adopt(self, place: BlobLocation) -> bytes:
         """Take over a result that another process of the node made; its key.
 
         Raises:

@@ -24,7 +24,7 @@ from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Root
 from skyward.worker.cells.failing import recorder_for
 from skyward.worker.cells.files import CellFiles
-from skyward.worker.cells.harvest import Harvest, harvest
+from skyward.worker.cells.harvest import ReturnedState, harvest
 from skyward.worker.cells.imports import Forgotten, install
 from skyward.worker.cells.keeping import (
     CellSurroundings,
@@ -44,8 +44,8 @@ from skyward.worker.display import figures
 from skyward.worker.display.display import display, publish
 from skyward.worker.display.ipython import redirect_displays
 from skyward.worker.events.context import current_task
-from skyward.worker.tasks.execute import Interrupted
 from skyward.worker.tasks.forked import leave_if_forked
+from skyward.worker.tasks.guard import Interrupted
 from skyward.worker.tasks.kept import Entry, keeping_for, noting_uses
 from skyward.worker.tasks.missing import missing_module
 from skyward.worker.tasks.raised import as_ordinary_error
@@ -127,7 +127,7 @@ class CellResult:
         looked_at: what is to be known of values that were kept before, and that refer to other things by now.
     """
 
-    harvest: Harvest
+    harvest: ReturnedState
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
@@ -306,7 +306,7 @@ class _Cell:
         request = self.request
         kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
         looked_at, held = look_again(self._used, self.side)
-        found = self._harvest(kept, held) if self._is_prepared else Harvest()  # nothing has happened yet
+        found = self._harvest(kept, held) if self._is_prepared else ReturnedState()  # nothing has happened yet
         found.failed.update(unkept)
         note_classes(self.side)
         changed = () if self._surroundings is None else tuple(self._surroundings.changed())
@@ -324,7 +324,7 @@ class _Cell:
             self._task.raised = failure.type_name
         return self._ended(found, failure, self._moved(kept), looked_at)
 
-    def _harvest(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> Harvest:
+    def _harvest(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:
         request = self.request
         return harvest(
             self.side,
@@ -342,7 +342,7 @@ class _Cell:
 
     def _ended(
         self,
-        found: Harvest,
+        found: ReturnedState,
         failure: Failure | None,
         moved: tuple[str, ...],
         looked_at: tuple[KeptInfo, ...],

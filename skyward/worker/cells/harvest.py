@@ -24,7 +24,7 @@ from skyward.worker.cells.imports import Forgotten
 from skyward.worker.cells.joint import Bound, Changed, Homes, Joint, Together, groups
 from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
 
-__all__ = ["Harvest", "harvest"]
+__all__ = ["ReturnedState", "harvest"]
 
 _MISSING = object()
 _NOTHING_KEPT: Mapping[str, Any] = {}
@@ -38,7 +38,7 @@ _VALUE_LIMIT = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Harvest:
+class ReturnedState:
     """The names that a cell left behind.
 
     Attributes:
@@ -88,7 +88,7 @@ def harvest(
     in_place: bool = True,
     kept: Mapping[str, Any] = _NOTHING_KEPT,
     held: Mapping[str, frozenset[int]] = _NOTHING_HELD,
-) -> Harvest:
+) -> ReturnedState:
     """What the cell that ran in the namespace of `side` left behind.
 
     Args:
@@ -127,7 +127,7 @@ class _Gathering:
         self._in_place = in_place
         self._kept = kept
         self._held = held
-        self.found = Harvest()
+        self.found = ReturnedState()
 
     def of(
         self,
@@ -135,7 +135,7 @@ class _Gathering:
         only: Collection[str] | None,
         deletes: Collection[str],
         incidental: Collection[str],
-    ) -> Harvest:
+    ) -> ReturnedState:
         found = self.found
         names = list(only) if only is not None else self._bound(assigned)
         names += (name for name in self._kept if name not in names)
@@ -156,7 +156,7 @@ class _Gathering:
         for name in incidental:
             found.failed.pop(name, None)
         gone = [name for name in {*self._initial, *deletes} if name not in self._namespace]
-        return Harvest(
+        return ReturnedState(
             found.values,
             together,
             changed_names,

@@ -17,8 +17,8 @@ from skyward.wire.kinds.arrays import View, arrays_owned_by, extent_of, is_array
 from skyward.wire.objects.changes import (
     Change,
     Comparison,
+    Location,
     Opaque,
-    Place,
     array_change,
     has_own_hash,
     number_to_compare,
@@ -65,7 +65,7 @@ class Together:
     names: tuple[str, ...] = ()
     seeds: tuple[tuple[int, int], ...] = ()
     replaced: tuple[str, ...] = ()
-    given_up: tuple[tuple[Place, Opaque], ...] = ()
+    given_up: tuple[tuple[Location, Opaque], ...] = ()
 
 
 @dataclass(slots=True)
@@ -393,7 +393,7 @@ class Joint:
         self._homes_of: dict[int, tuple[int, int]] = {}
         self._decided: dict[int, bool] = {}
         self._changes: dict[int, tuple[Any, tuple[Change, ...]]] = {}
-        self._given_up: dict[int, tuple[Any, Place]] = {}
+        self._given_up: dict[int, tuple[Any, Location]] = {}
 
     def _take_detached(self, objects: Objects) -> None:
         """Take the objects as well that no captured value leads to any more: the notebook may have them elsewhere."""
@@ -468,7 +468,7 @@ class Joint:
             found = list(differences.found(self._live))
             for number, value, changes in found or differences.uncertain(self._live):
                 if changes is None:
-                    self._given_up[id(value)] = value, Place(part, number)
+                    self._given_up[id(value)] = value, Location(part, number)
                 else:
                     self._changes[id(value)] = value, changes
             changed = self._changes.keys() | self._given_up.keys()
@@ -490,7 +490,7 @@ class Joint:
                         self._changes[key] = value, found
                     else:
                         self._changes.pop(key, None)
-                        self._given_up[key] = value, Place(part, number)
+                        self._given_up[key] = value, Location(part, number)
                         is_new = True
 
     def _give_up_absent(self) -> bool:
@@ -499,7 +499,7 @@ class Joint:
         for key, value in absent:
             del self._changes[key]
             if (home := self._home_of(key)) is not None:
-                self._given_up[key] = value, Place(*home)
+                self._given_up[key] = value, Location(*home)
         return bool(absent)
 
     def _give_up_unpicklable(self) -> bool:
@@ -511,11 +511,11 @@ class Joint:
             except NotPicklableError:
                 del self._changes[key]
                 if (home := self._home_of(key)) is not None:
-                    self._given_up[key] = value, Place(*home)
+                    self._given_up[key] = value, Location(*home)
                 found = True
         return found
 
-    def _gone(self) -> Iterator[tuple[Place, Opaque]]:
+    def _gone(self) -> Iterator[tuple[Location, Opaque]]:
         for _, place in self._given_up.values():
             yield place, self._differences[place.part].given_up(place.number)
 

@@ -44,8 +44,8 @@ from skyward.wire.protocol.messages import (
     Submit,
     Topology,
 )
-from skyward.worker.blobs.arrivals import Arrivals
-from skyward.worker.blobs.holds import Holds
+from skyward.worker.blobs.arrivals import IncomingBlobs
+from skyward.worker.blobs.holds import BlobReferences
 from skyward.worker.blobs.peers import Peers
 from skyward.worker.blobs.store import BlobStore
 from skyward.worker.events.backlog import Backlog
@@ -110,12 +110,12 @@ class Agent:
         processes: bool,
     ) -> None:
         self.store = BlobStore()
-        self.arrivals = Arrivals(self.store)
+        self.arrivals = IncomingBlobs(self.store)
         self._loop = loop
         self._node = node
         self._slots = slots
         self._processes = processes
-        self._holds = Holds(self.store)
+        self._holds = BlobReferences(self.store)
         self._codes: dict[bytes, Code] = {}
         self._recent = Recent()
         self._values = ValueShelf(node, self.emit)

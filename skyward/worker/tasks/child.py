@@ -21,7 +21,7 @@ from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.collections.requests import Request
 from skyward.wire.payloads.pickler import track_classes_by_call
 from skyward.wire.protocol.messages import CODES, Blob, Code, Credit, Event, Feed, Output, Submit
-from skyward.worker.blobs.store import BlobStore, Place, read_place
+from skyward.worker.blobs.store import BlobLocation, BlobStore, read_place
 from skyward.worker.events.ending import run_exit_functions
 from skyward.worker.events.output import Descriptors
 from skyward.worker.events.streams import replace_streams
@@ -44,7 +44,7 @@ class Child:
         self._send_lock = Lock()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._kept: queue.SimpleQueue[list[bytes] | MemoryError] = queue.SimpleQueue()
-        self._places: dict[bytes, Place] = {}
+        self._places: dict[bytes, BlobLocation] = {}
         self._codes: dict[bytes, Code] = {}
         self._job: Job | None = None
         self._guard = ThreadGuard()
@@ -147,7 +147,7 @@ class Child:
             finally:
                 os._exit(1)
 
-    def _take(self, code: Code | None, submit: Submit, places: dict[bytes, Place]) -> None:
+    def _take(self, code: Code | None, submit: Submit, places: dict[bytes, BlobLocation]) -> None:
         if code is not None:
             if len(self._codes) >= CODES:  # the parent counts too, and sends those again that are wanted
                 self._codes.clear()

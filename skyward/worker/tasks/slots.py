@@ -11,7 +11,7 @@ from skyward.process.clock import clock
 from skyward.wire.collections.requests import Request
 from skyward.wire.payloads.payload import blobs_of
 from skyward.wire.protocol.messages import CODES, Code, Credit, Event, Feed, Finished, Leaving, Output, Payload
-from skyward.worker.blobs.store import BlobStore, Place
+from skyward.worker.blobs.store import BlobLocation, BlobStore
 from skyward.worker.events.context import Port
 from skyward.worker.events.output import Pump
 from skyward.worker.tasks.childprocess import ChildProcess
@@ -160,7 +160,7 @@ class ProcessSlot:
             case event:
                 self._emit(event)
 
-    def _keep(self, parts: list[Place]) -> list[bytes] | MemoryError:
+    def _keep(self, parts: list[BlobLocation]) -> list[bytes] | MemoryError:
         """Take over parts of a result, all of them or none; their keys."""
         keys: list[bytes] = []
         try:
@@ -251,7 +251,7 @@ class ProcessSlot:
         self._known.add(job.code.digest)
         return job.code
 
-    def _places(self, payloads: list[Payload]) -> dict[bytes, Place]:
+    def _places(self, payloads: list[Payload]) -> dict[bytes, BlobLocation]:
         return {blob.key: self._store.get(blob.key).place for blob in blobs_of(payloads)}
 
     def interrupt(self, reason: Reason) -> None:
@@ -260,7 +260,7 @@ class ProcessSlot:
         self._tell(("interrupt", reason))
 
     def _relay(self, command: Credit | Feed) -> None:
-        places: dict[bytes, Place] = {}
+        places: dict[bytes, BlobLocation] = {}
         if isinstance(command, Feed):
             places = self._places([*command.items, command.failure] if command.failure else [*command.items])
         self._tell(("relay", command, places))

@@ -159,7 +159,7 @@ class Bundle:
         return {"text/html": "new", "application/x": {"a": 1}}, {"text/html": {"isolated": True}}
 
 
-class Answering:
+class QueryHandler:
     """Has every attribute that is asked for, as mocks do."""
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class TestRepresentations:
         assert list(represent(Rich)[0]) == ["text/plain"]
 
     def test_a_value_that_answers_to_everything(self) -> None:
-        assert represent(Answering()) == ({"text/plain": "yes"}, {})
+        assert represent(QueryHandler()) == ({"text/plain": "yes"}, {})
 
     def test_a_value_without_a_repr(self) -> None:
         assert represent(Broken())[0]["text/plain"] == "<Broken whose repr() fails: ValueError: no repr>"

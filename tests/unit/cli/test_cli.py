@@ -12,7 +12,7 @@ import pytest
 from skyward.cli.main import main
 from skyward.cli.simulate import boot_time, group_of, node_bounds, rate
 from skyward.scaling import POLICIES
-from skyward.simulator import Spread
+from skyward.simulator import Distribution
 from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
@@ -149,9 +149,14 @@ def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("text", "spread"),
-    [("60", Spread(60)), ("60±20", Spread(60, 20)), ("60+-20", Spread(60, 20)), ("1.5s +/- .5s", Spread(1.5, 0.5))],
+    [
+        ("60", Distribution(60)),
+        ("60±20", Distribution(60, 20)),
+        ("60+-20", Distribution(60, 20)),
+        ("1.5s +/- .5s", Distribution(1.5, 0.5)),
+    ],
 )
-def test_boot_times(text: str, spread: Spread) -> None:
+def test_boot_times(text: str, spread: Distribution) -> None:
     assert boot_time(text) == spread
 
 

@@ -14,7 +14,7 @@ from skyward.control.act.tasks.task import BroadcastWork, TaskFuture, Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.observe.startup import Boots
+from skyward.control.observe.startup import StartupTracker
 from skyward.events.bus import EventBus
 from skyward.kept.book import KeptEntry
 from skyward.kept.keep import KeptInfo
@@ -91,7 +91,7 @@ class Observed(World):
         self.bus = EventBus("world")
         self.works: dict[int, Work] = {}
         self.broadcasts: dict[int, BroadcastWork] = {}
-        boots = Boots(NoRecord())
+        boots = StartupTracker(NoRecord())
         self.observer = Observer(self.bus, self.plane, self.works, self.broadcasts, boots, lambda: 0.0)
         self.buffer = self.bus.subscribe(ev.BaseEvent)
 
@@ -109,7 +109,7 @@ class Observed(World):
             match effect:
                 case tasks.Member(_, task):
                     self.works[task] = self.work(task)
-                case tasks.Send(task, rank):
+                case tasks.Dispatch(task, rank):
                     self.works[task].nodes.append(rank)
                 case tasks.Settle(task):
                     del self.works[task]
@@ -209,7 +209,7 @@ def act(world: Observed, what: str, number: int) -> None:
         case "resize":
             world.tell(plane.Resize({"a": (min(number, 1), number)}))
         case "fund":
-            world.tell(plane.Fund(float(number)))
+            world.tell(plane.SetBudget(float(number)))
         case "wait":
             world.wait(number)
         case _:

@@ -12,7 +12,7 @@ from skyward.files.request import FilesRequest, FilesResult
 from skyward.values.validation import FrozenMap
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.files import CellFiles
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward.worker.tasks import folder as folders
 from skyward.worker.tasks.folder import Directories
 from skyward_jupyter.files.choice import Asked
@@ -104,7 +104,7 @@ class Sides:
                 files.leave()
                 os.chdir(before)
             left: FilesResult | None = pickle.loads(pickle.dumps(files.collect(namespace)))
-        return CellResult(Harvest(), None, node, files=left), error
+        return CellResult(ReturnedState(), None, node, files=left), error
 
     def cell(self, work: Callable[[], object] = lambda: None, node: int = 0, **asked: object) -> list[str]:
         """Run a cell and bring its files home; what the user was told of it."""

@@ -11,7 +11,7 @@ import pytest
 from skyward.errors import PayloadError
 from skyward.files.disk import write
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward_jupyter.options.options import parse_cell
 from tests.unit.files.sides import Sides, contents
 
@@ -255,7 +255,7 @@ def test_files_of_one_name_from_several_elements_have_their_places_in_their_name
     trip = sides.trip("map", fetch=("*.png",))
     request = trip.request(shared=False)
     works = [writes(sides, ("plot.png", f"of {run}"), (f"{run}.png", "own")) for run in range(3)]
-    lost = CellResult(Harvest(), None, 0)  # a run that did not end by itself
+    lost = CellResult(ReturnedState(), None, 0)  # a run that did not end by itself
     trip.arrive([lost, *(sides.run(request, work, run="cell") for work in works)])
     assert contents(sides.here) == {
         **{f"plot.{run + 1}.png": f"of {run}" for run in range(3)},

@@ -23,7 +23,7 @@ from skyward.functions.target import current_pool
 from skyward.pool.open_pools import observe_with, observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
@@ -55,7 +55,7 @@ class FakeRun:
         self._value = value
         self._stream = stream
         self._hold = hold
-        self.left: Any = [CellResult(Harvest(), node=node) for node in nodes]
+        self.left: Any = [CellResult(ReturnedState(), node=node) for node in nodes]
         if not hold:
             self.finish()
 

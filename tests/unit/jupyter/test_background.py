@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from skyward_jupyter.display.tape import Tape
+from skyward_jupyter.display.tape import OutputRecorder
 from skyward_jupyter.running.handle import CellHandle
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 
@@ -152,7 +152,7 @@ def test_some_cells_that_are_over_are_kept(notebook: Notebook) -> None:
 
 
 def test_what_is_kept_of_the_output_is_bounded() -> None:
-    tape, shown = Tape(), io.StringIO()
+    tape, shown = OutputRecorder(), io.StringIO()
     for number in range(3000):
         tape.text("stdout", f"{number} {'x' * 1000}\n")
     with redirect_stdout(shown):
@@ -174,7 +174,7 @@ class Shown:
 
 
 def test_displays_are_kept_as_they_are_in_the_end() -> None:
-    tape, shown = Tape(), Shown()
+    tape, shown = OutputRecorder(), Shown()
     tape.display({"text/plain": "gone"}, {}, None, update=False)
     tape.clear()
     tape.display({"text/plain": "10 %"}, {}, "bar", update=False)

@@ -4,7 +4,7 @@ import pytest
 
 from skyward.wire.failures.failure import capture_failure
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import Harvest
+from skyward.worker.cells.harvest import ReturnedState
 from skyward_jupyter.failures.failures import tell_the_others
 from tests.unit.jupyter.conftest import Notebook
 
@@ -43,7 +43,7 @@ def test_an_error_of_another_line_has_its_traceback(notebook: Notebook) -> None:
 
 def test_the_node_of_the_first_is_told_where_it_is_one_of_several() -> None:
     failure = capture_failure(ValueError("wrong"))
-    results = [CellResult(Harvest(), failure, node) for node in (1, 0)]
+    results = [CellResult(ReturnedState(), failure, node) for node in (1, 0)]
     error = ValueError("wrong")
     tell_the_others(error, results)
     assert error.__notes__ == ["Raised on node 1.", "The same on node 0."]

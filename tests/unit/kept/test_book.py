@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import DrainNode, Forget, Fund, Keep, Release, Unkept
+from skyward.control.decide.messages import DrainNode, Forget, Keep, Release, SetBudget, Unkept
 from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
@@ -231,7 +231,7 @@ class TestScalingDown:
         world.deliver()
         world.finish()
         entry = keep(world, 0)
-        world.tell(Fund(world.plane.ledger.spent(world.now) + 1))
+        world.tell(SetBudget(world.plane.ledger.spent(world.now) + 1))
         world.wait(600)
         world.deliver()
         assert ranks(world) == []
@@ -261,7 +261,7 @@ class TestTasksThatUseIt:
         number = world.plane.tasks.number()
         effects = world.tell(tasks.Broadcast(number, kept=("a", "b"), ranks=(0, 1)))
         assert [(e.rank) for e in effects if isinstance(e, tasks.Member)] == [0, 1]
-        assert sorted(e.share for e in effects if isinstance(e, tasks.Send) and e.share) == [(0, 2), (1, 2)]
+        assert sorted(e.share for e in effects if isinstance(e, tasks.Dispatch) and e.share) == [(0, 2), (1, 2)]
         world.submit(2)
         world.wait(60)
         world.deliver()

@@ -33,13 +33,13 @@ def started(request: str, group: str) -> Answer:
 
 
 def sent(effects: list[Effect]) -> list[object]:
-    return [effect.message for effect in effects if isinstance(effect, book.Send)]
+    return [effect.message for effect in effects if isinstance(effect, book.SendFrame)]
 
 
 def joined(name: str = "a", most: int = -1) -> AdapterBook:
     found = AdapterBook("s")
     found.connected(1, 0.0)
-    assert found.heard(1, beat(name, most), 0.0) == [book.AdapterJoined(name), book.Send(1, HeartbeatEcho())]
+    assert found.heard(1, beat(name, most), 0.0) == [book.AdapterJoined(name), book.SendFrame(1, HeartbeatEcho())]
     return found
 
 
@@ -47,7 +47,7 @@ def test_a_group_is_started_and_ended() -> None:
     found = joined()
     request, effects = found.start(Wanted(), 1.0)
     assert request
-    assert effects == [book.Send(1, StartWorkerGroup(request))]
+    assert effects == [book.SendFrame(1, StartWorkerGroup(request))]
     machine = Instance("g", "running")
     assert found.heard(1, started(request, "g"), 2.0) == [book.GroupStarted(request, machine)]
     assert found.instance("g") == machine
@@ -95,7 +95,7 @@ def test_the_cheapest_adapter_with_what_is_wanted_is_asked() -> None:
     gpu = Needs(capabilities={"gpu"})
 
     def asked(wanted: Wanted) -> list[int]:
-        return [effect.link for effect in found.start(wanted, 0.0)[1] if isinstance(effect, book.Send)]
+        return [effect.link for effect in found.start(wanted, 0.0)[1] if isinstance(effect, book.SendFrame)]
 
     assert asked(Wanted()) == [2]
     assert asked(Wanted(gpu)) == [1]
@@ -126,7 +126,7 @@ def test_a_silent_adapter_is_lost_with_its_groups_and_they_come_back_with_it() -
     found.connected(2, 20.0)
     assert found.heard(2, beat("a", -1, "g"), 20.0) == [
         book.AdapterJoined("a"),
-        book.Send(2, HeartbeatEcho()),
+        book.SendFrame(2, HeartbeatEcho()),
         book.GroupReturned("g"),
     ]
     assert found.instance("g")
@@ -216,7 +216,7 @@ class World:
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case book.Send(link, message):
+                case book.SendFrame(link, message):
                     assert link in self.links, "over a connection that there is"
                     self.down[link].append(message)
                 case book.Close(link, _):

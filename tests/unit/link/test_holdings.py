@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skyward.link.holdings import Holdings
+from skyward.link.holdings import BlobInventory
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +23,7 @@ class Node(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.holdings = Holdings(BUDGET)
+        self.holdings = BlobInventory(BUDGET)
         self.held: list[bytes] = []
         self.calls: list[list[bytes]] = []
 
@@ -67,7 +67,7 @@ TestNode = Node.TestCase
 TestNode.settings = settings(max_examples=100, stateful_step_count=20)
 
 
-def use(holdings: Holdings, *sizes: int) -> tuple[list[int], list[int]]:
+def use(holdings: BlobInventory, *sizes: int) -> tuple[list[int], list[int]]:
     """A call with blobs of these sizes comes and goes; the sizes of what is sent and of what is dropped."""
     wanted = blobs(*(key for key, size in SIZES.items() if size in sizes))
     missing, dropped = holdings.want(wanted)
@@ -76,21 +76,21 @@ def use(holdings: Holdings, *sizes: int) -> tuple[list[int], list[int]]:
 
 
 def test_a_blob_that_is_used_again_outlives_one_that_is_not() -> None:
-    holdings = Holdings(BUDGET)
+    holdings = BlobInventory(BUDGET)
     for size in (30, 50, 30):
         use(holdings, size)
     assert use(holdings, 60) == ([60], [50])
 
 
 def test_a_call_larger_than_the_budget_goes_over_it_and_the_next_call_clears_up() -> None:
-    holdings = Holdings(BUDGET)
+    holdings = BlobInventory(BUDGET)
     assert use(holdings, 101, 300) == ([101, 300], [])
     assert holdings.nbytes == 401
     assert use(holdings, 1) == ([1], [101, 300])
 
 
 def test_what_a_call_waits_for_is_not_dropped_for_another() -> None:
-    holdings = Holdings(BUDGET)
+    holdings = BlobInventory(BUDGET)
     waiting = blobs(*(key for key, size in SIZES.items() if size == 60))
     holdings.want(waiting)
     holdings.want(waiting)
@@ -102,7 +102,7 @@ def test_what_a_call_waits_for_is_not_dropped_for_another() -> None:
 
 
 def test_lack_of_memory_does_not_change_the_budget() -> None:
-    holdings = Holdings(BUDGET)
+    holdings = BlobInventory(BUDGET)
     use(holdings, 30, 60)
     dropped = [SIZES[key] for key in holdings.shrink_to(holdings.nbytes // 2)]
     assert dropped == [30, 60]
@@ -111,7 +111,7 @@ def test_lack_of_memory_does_not_change_the_budget() -> None:
 
 
 def test_what_did_not_get_through_is_sent_again() -> None:
-    holdings = Holdings(BUDGET)
+    holdings = BlobInventory(BUDGET)
     use(holdings, 30)
     (key,) = (key for key, size in SIZES.items() if size == 30)
     holdings.forget(key)
@@ -121,7 +121,7 @@ def test_what_did_not_get_through_is_sent_again() -> None:
 
 
 def test_what_is_pinned_stays_whatever_else_is_wanted() -> None:
-    holdings = Holdings(100)
+    holdings = BlobInventory(100)
     holdings.adopt([(b"result", 80)])
     holdings.pin([b"result"])
     missing, dropped = holdings.want({b"a": memoryview(bytes(60))})
@@ -135,7 +135,7 @@ def test_what_is_pinned_stays_whatever_else_is_wanted() -> None:
 
 
 def test_what_is_discarded_stays_while_it_is_wanted() -> None:
-    holdings = Holdings(100)
+    holdings = BlobInventory(100)
     holdings.adopt([(b"result", 80)])
     holdings.want({b"result": memoryview(bytes(80))})
     assert holdings.discard([b"result", b"unknown"]) == ()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.control.observe.costs import CellCost
-from skyward.control.observe.snapshot import KeptView, OutputView, PoolReport, TroubleView
+from skyward.control.observe.snapshot import KeptView, OutputView, PoolReport, StartupFailureView
 from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward_kernel.projection import PanelState, changes, encode, project
 from skyward_kernel.rows import (
@@ -20,8 +20,8 @@ from skyward_kernel.rows import (
     PointRow,
     PoolRow,
     Row,
+    StartupFailureRow,
     TaskRow,
-    TroubleRow,
 )
 from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 
@@ -48,15 +48,15 @@ def test_a_pool_with_everything() -> None:
 
 
 def test_a_pool_says_what_it_is_made_of_and_how_it_stands() -> None:
-    (row,) = project(PoolReport(snapshot(accelerators="A100:2", lease=600.0, broke=True)))["pools"].values()
+    (row,) = project(PoolReport(snapshot(accelerators="A100:2", lease=600.0, budget_exhausted=True)))["pools"].values()
     assert isinstance(row, PoolRow)
-    assert (row.accelerators, row.lease, row.broke) == ("A100:2", 600.0, True)
+    assert (row.accelerators, row.lease, row.budget_exhausted) == ("A100:2", 600.0, True)
 
 
 def test_a_node_that_did_not_come_up() -> None:
-    view = TroubleView(3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
+    view = StartupFailureView(3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
     state = project(PoolReport(snapshot(troubles=(view,))))
-    row = TroubleRow("p", 3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
+    row = StartupFailureRow("p", 3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
     assert state["troubles"] == {"p/3": row}
     up = project(PoolReport(snapshot()), state)
     assert changes({"p": state}, {"p": up}) == ({}, {"troubles": ("p/3",)})

@@ -13,8 +13,8 @@ from scripts.panel_build import FOLDER, NOTE, digest
 from scripts.panel_types import PATH, typescript
 from skyward.errors import UsageError
 from skyward_jupyter.magics.panel import open_pool, read_options
-from skyward_kernel.answering import Answering
-from skyward_kernel.carrying_out import CarryOut
+from skyward_kernel.answering import QueryHandler
+from skyward_kernel.carrying_out import CommandHandler
 from skyward_kernel.decoding import LONGEST, decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
@@ -141,10 +141,10 @@ def test_what_a_control_shows_as_its_line_does_the_same(case: dict[str, Any], no
         pool: Any = manager.get_or_open("train")
         pool.tasks = [task(12), task(13)]
         if run == "command":
-            carry_out = CarryOut(manager, partial(open_pool, manager))
+            carry_out = CommandHandler(manager, partial(open_pool, manager))
             command: Any = decode({"id": "1", **case["command"]})
             if isinstance(command, QUESTIONS):
-                Answering(manager, read_options)(command)
+                QueryHandler(manager, read_options)(command)
             else:
                 carry_out(command)
         else:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from skyward.process.switch_interval import INTERVAL, brisk
+from skyward.process.switch_interval import INTERVAL, short_switch_interval
 
 USUAL = 0.005
 MICROSECOND = 1e-6
@@ -21,8 +21,8 @@ def _usual() -> Iterator[None]:
 
 
 def test_turns_are_short_until_the_last_has_ended() -> None:
-    with brisk():
-        with brisk():
+    with short_switch_interval():
+        with short_switch_interval():
             assert sys.getswitchinterval() == pytest.approx(INTERVAL, abs=MICROSECOND)
         assert sys.getswitchinterval() == pytest.approx(INTERVAL, abs=MICROSECOND)
     assert sys.getswitchinterval() == pytest.approx(USUAL)
@@ -31,12 +31,12 @@ def test_turns_are_short_until_the_last_has_ended() -> None:
 @pytest.mark.parametrize("theirs", [INTERVAL / 10, INTERVAL])
 def test_shorter_turns_of_the_user_stay(theirs: float) -> None:
     sys.setswitchinterval(theirs)
-    with brisk():
+    with short_switch_interval():
         assert sys.getswitchinterval() == pytest.approx(theirs, abs=MICROSECOND)
     assert sys.getswitchinterval() == pytest.approx(theirs, abs=MICROSECOND)
 
 
 def test_what_the_user_sets_meanwhile_stays() -> None:
-    with brisk():
+    with short_switch_interval():
         sys.setswitchinterval(0.02)
     assert sys.getswitchinterval() == pytest.approx(0.02)

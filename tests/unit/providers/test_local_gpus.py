@@ -8,7 +8,7 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.nodes.offered import Offered
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward_providers.local_gpus import GPUs, find_gpus, parse, visible
 
 CARD = GPUs("RTX_4090", 1, 24.0)
@@ -33,7 +33,7 @@ def offered(spec: sky.Spec) -> Offered:
 
     async def first() -> Offered:
         (offer,) = [each async for each in provider.offers()]
-        return Offered(Place("local"), provider, spec, offer, config)
+        return Offered(MachineSource("local"), provider, spec, offer, config)
 
     return asyncio.run(first())
 

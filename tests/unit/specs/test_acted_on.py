@@ -7,7 +7,7 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.nodes.offered import Offered
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.providers.protocol import (
     PROVIDER_FIELDS,
     SETUP_FIELDS,
@@ -59,7 +59,7 @@ SETTINGS: list[Any] = [
 
 
 def note(spec: Spec, config: ProviderConfig) -> str:
-    place, offer = Place(config.name), Offer("o", InstanceType("m", 1, 1))
+    place, offer = MachineSource(config.name), Offer("o", InstanceType("m", 1, 1))
     return "".join(Offered(place, config.create_provider(), spec, offer, config).notes)
 
 

@@ -212,5 +212,5 @@ def test_without_widgets_the_static_form_is_shown(
     with pytest.raises(NotImplementedError):
         pool._ipython_display_()
     assert set(pool._repr_mimebundle_()) == {"text/html", "text/plain"}
-    view.watch(pool, 1.0)  # type: ignore[arg-type]  # like one
+    view.watch(pool)  # type: ignore[arg-type]  # like one
     assert [set(each) for each in notebook.displayed] == [{"text/html", "text/plain"}]

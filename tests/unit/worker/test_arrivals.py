@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.worker.blobs.arrivals import Arrivals
+from skyward.worker.blobs.arrivals import IncomingBlobs
 from skyward.worker.blobs.store import BlobStore
 
 pytestmark = pytest.mark.unit
@@ -41,14 +41,14 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobStore]:
     assert memory_held() == before
 
 
-def break_off(arrivals: Arrivals, upto: int) -> None:
+def break_off(arrivals: IncomingBlobs, upto: int) -> None:
     with contextlib.suppress(EOFError), arrivals.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA)[:upto], 0)
         raise EOFError
 
 
 def test_a_blob_is_in_the_store_when_it_is_whole(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     with arrivals.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA)[:50], 0)
         assert not arrivals.has(KEY)
@@ -57,7 +57,7 @@ def test_a_blob_is_in_the_store_when_it_is_whole(store: BlobStore) -> None:
 
 
 def test_it_is_read_as_far_as_it_has_come(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     with arrivals.writing(KEY, len(DATA)) as arrival, arrivals.reading(KEY, 0) as source:
         assert source is not None
         assert source.reached(0, within=0) == 0
@@ -69,7 +69,7 @@ def test_it_is_read_as_far_as_it_has_come(store: BlobStore) -> None:
 
 
 def test_who_comes_first_waits_for_it_to_begin(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     found = list[int]()
 
     def read() -> None:
@@ -91,7 +91,7 @@ def test_another_goes_on_where_one_stopped_and_who_reads_notices_nothing(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward.worker.blobs.arrivals.KEEP", 1.0)
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     break_off(arrivals, 120)
     with arrivals.reading(KEY, 0) as source, arrivals.writing(KEY, len(DATA)) as arrival:
         assert source is not None
@@ -103,7 +103,7 @@ def test_another_goes_on_where_one_stopped_and_who_reads_notices_nothing(
 
 
 def test_one_from_the_front_beside_one_in_the_middle(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     with arrivals.writing(KEY, len(DATA)) as first, arrivals.writing(KEY, len(DATA)) as second:
         first.write(memoryview(DATA)[:120], 0)
         second.write(memoryview(DATA)[:60], 0)
@@ -114,7 +114,7 @@ def test_one_from_the_front_beside_one_in_the_middle(store: BlobStore) -> None:
 
 
 def test_what_does_not_come_is_given_up_after_a_while(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     break_off(arrivals, 120)
     with arrivals.reading(KEY, 0) as source:
         assert source is not None
@@ -124,7 +124,7 @@ def test_what_does_not_come_is_given_up_after_a_while(store: BlobStore) -> None:
 
 
 def test_what_is_not_the_blob_begins_anew(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     with arrivals.reading(KEY, 0) as nothing, contextlib.suppress(EOFError):
         assert nothing is None
         with arrivals.writing(KEY, len(DATA)) as arrival:
@@ -139,7 +139,7 @@ def test_what_is_not_the_blob_begins_anew(store: BlobStore) -> None:
 
 
 def test_one_that_is_whole_elsewhere_is_taken_over(store: BlobStore) -> None:
-    arrivals = Arrivals(store)
+    arrivals = IncomingBlobs(store)
     break_off(arrivals, 10)
     elsewhere = BlobStore()
     whole = elsewhere.keep(memoryview(DATA))

@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from skyward.worker.tasks.coroutines import run_coroutine
-from skyward.worker.tasks.execute import Interrupted
-from skyward.worker.tasks.guard import ThreadGuard
+from skyward.worker.tasks.guard import Interrupted, ThreadGuard
 
 pytestmark = pytest.mark.unit
 

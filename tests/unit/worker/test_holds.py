@@ -4,7 +4,7 @@ import pytest
 
 from skyward.wire.protocol.flow import cost
 from skyward.wire.protocol.messages import Blob, Feed, Need, Payload
-from skyward.worker.blobs.holds import Holds
+from skyward.worker.blobs.holds import BlobReferences
 from skyward.worker.blobs.store import BlobStore
 
 pytestmark = pytest.mark.unit
@@ -18,7 +18,7 @@ class Node:
 
     def __init__(self) -> None:
         self.store = BlobStore()
-        self.holds = Holds(self.store)
+        self.holds = BlobReferences(self.store)
         for payload in (CODE, CALL, FIRST, SECOND, FAILURE):
             assert isinstance(payload.data, Blob)
             self.store.publish(payload.data.key, self.store.reserve(10))

@@ -24,8 +24,9 @@ from skyward.wire.protocol.messages import (
 )
 from skyward.worker.events.context import current_task
 from skyward.worker.tasks import executor
-from skyward.worker.tasks.execute import Functions, Interrupted, Reason, execute
+from skyward.worker.tasks.execute import Functions, execute
 from skyward.worker.tasks.executor import _LAST, PATIENCE, Executor
+from skyward.worker.tasks.guard import Interrupted, Reason
 from skyward.worker.tasks.jobs import Job
 
 pytestmark = pytest.mark.unit

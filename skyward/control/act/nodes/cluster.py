@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from skyward.control.act.nodes.replication import Spreading
+from skyward.control.act.nodes.replication import Replicator
 from skyward.control.decide.collections import Contents
 from skyward.errors import CollectionLostError, CollectionUnavailableError, PoolClosedError
 from skyward.process import background
@@ -61,7 +61,7 @@ class Clustering:
         need_node: Callable[[], str] = str,
         note: Callable[[str], object] = _logger.warning,
     ) -> None:
-        self.spreading = Spreading()
+        self.spreading = Replicator()
         self._pool = pool
         self._seed = seed
         self._need_node = need_node

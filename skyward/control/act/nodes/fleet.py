@@ -10,7 +10,7 @@ from skyward.control.act.nodes.differences import Differences
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.act.nodes.node import Node
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.messages import WorldMessage
 from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
 from skyward.errors import ProvisioningError
@@ -147,7 +147,7 @@ class Fleet:
         task.add_done_callback(self._background.discard)
         return task
 
-    async def _request(self, launcher: Launcher, place: Place, numbers: Sequence[int]) -> None:
+    async def _request(self, launcher: Launcher, place: MachineSource, numbers: Sequence[int]) -> None:
         instances: Sequence[Instance] = ()
         reason = "the provider had no machine for it"
         try:

@@ -23,9 +23,9 @@ from skyward.bootstrap import (
 )
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
 from skyward.control.act.nodes.offered import ASK_WITHIN, Offered, find_offers, provider_config
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.observe.costs import Terms
-from skyward.control.observe.startup import Boots
+from skyward.control.observe.startup import StartupTracker
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.connection.programs import ClientShell
@@ -76,7 +76,7 @@ class Launcher:
         specs: Sequence[Spec],
         options: Options,
         inventory: Inventory,
-        boots: Boots,
+        boots: StartupTracker,
     ) -> None:
         self.boots = boots
         self.nodes = Nodes.of(specs[0].nodes)
@@ -86,18 +86,18 @@ class Launcher:
         self._group = group
         self._specs = specs
         self._options = options
-        self._offers: dict[Place, Offered] = {}
-        self._clusters: dict[Place, Cluster] = {}
-        self._entries: dict[Place, int] = {}
-        self._standing: dict[Place, list[Instance]] = {}
-        self._preparing: dict[Place, asyncio.Lock] = {}
+        self._offers: dict[MachineSource, Offered] = {}
+        self._clusters: dict[MachineSource, Cluster] = {}
+        self._entries: dict[MachineSource, int] = {}
+        self._standing: dict[MachineSource, list[Instance]] = {}
+        self._preparing: dict[MachineSource, asyncio.Lock] = {}
         self._workers: dict[str, WorkerEntry] = {}
-        self._instances: dict[str, Place] = {}
+        self._instances: dict[str, MachineSource] = {}
         self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
         self._setups: dict[Image, SharedSetup] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
         self._inventory = inventory
-        self._unheard_of: set[Place] = set()
+        self._unheard_of: set[MachineSource] = set()
 
     @property
     def start_within(self) -> float:
@@ -126,12 +126,12 @@ class Launcher:
         return max(spec.ttl for spec in self._specs)
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[MachineSource, ...]:
         """Where the machines come from, the preferred place first."""
         return tuple(self._offers)
 
     @property
-    def unpriced(self) -> tuple[Place, ...]:
+    def unpriced(self) -> tuple[MachineSource, ...]:
         """The places whose price the provider does not say."""
         return tuple(place for place, each in self._offers.items() if not each.priced)
 
@@ -235,7 +235,7 @@ class Launcher:
         for token in entry.requests:
             self._record.came(entry.number, token, self._clusters[place], ())
 
-    async def _cluster(self, place: Place) -> Cluster:
+    async def _cluster(self, place: MachineSource) -> Cluster:
         async with self._preparing.setdefault(place, asyncio.Lock()):
             if place not in self._clusters:
                 offered = self._offers[place]
@@ -249,7 +249,7 @@ class Launcher:
                 self._record.prepared(self._entries[place], self._clusters[place])
             return self._clusters[place]
 
-    async def provision(self, place: Place, count: int) -> Sequence[Instance]:
+    async def provision(self, place: MachineSource, count: int) -> Sequence[Instance]:
         """Machines at a place, as many as came of `count`: first those that are there already."""
         if standing := self._standing.get(place):
             taken, standing[:] = standing[:count], standing[count:]
@@ -274,7 +274,7 @@ class Launcher:
             await self._give_back_unheard_of(place)
         return instances
 
-    async def _give_back_unheard_of(self, place: Place) -> None:
+    async def _give_back_unheard_of(self, place: MachineSource) -> None:
         """Give back what came of a request that nobody heard the answer to; when no other is under way."""
         if place not in self._unheard_of or self._inventory.asking:
             return
@@ -433,7 +433,7 @@ class Launcher:
         if errors:
             raise ProvisioningError("; ".join(errors))
 
-    async def _tear_down(self, place: Place) -> None:
+    async def _tear_down(self, place: MachineSource) -> None:
         """Give back what there is at one place. What was not prepared to its end is prepared again, to have a hold."""
         provider = self._offers[place].provider
         try:
@@ -479,7 +479,7 @@ class Launcher:
 
 def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
     """What gets the machines of each group of one pool."""
-    inventory, boots = Inventory(), Boots(record)
+    inventory, boots = Inventory(), StartupTracker(record)
     return {group: Launcher(record, group, specs, options, inventory, boots) for group, specs in groups.items()}
 
 

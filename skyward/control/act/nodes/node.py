@@ -23,7 +23,7 @@ from skyward.journal import WorkerEntry
 from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
-from skyward.link.holdings import Holdings
+from skyward.link.holdings import BlobInventory
 from skyward.link.launch import enter_worker, start_worker
 from skyward.link.ssh.worker import StrayWorkerError
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
@@ -48,7 +48,7 @@ from skyward.wire.transport.secrets import PASS_VARIABLE
 from skyward.wire.transport.trust import passes
 
 if TYPE_CHECKING:
-    from skyward.control.act.nodes.replication import Spreading  # circular: replication sends through nodes
+    from skyward.control.act.nodes.replication import Replicator  # circular: replication sends through nodes
     from skyward.events.metrics import NodeMetrics
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
@@ -119,7 +119,7 @@ class Node:
         self.boot = Boot(rank, machine)
         self.phase = "requested"
         self.received = self.sent = 0
-        self.spreading: Spreading | None = None
+        self.spreading: Replicator | None = None
         self.measured: Mapping[str, float] = {}
         self.on_blobs: Callable[[Node, tuple[bytes, ...], tuple[bytes, ...]], None] | None = None
         self.on_code: Callable[[Node, Work], None] | None = None
@@ -133,7 +133,7 @@ class Node:
         self._purpose = standing.purpose if standing is not None else f"node {secrets.token_hex(8)}"
         self._seed = derive(self._purpose)
         self._codes: OrderedDict[bytes, None] = OrderedDict()
-        self._holdings = Holdings(BLOB_BUDGET)
+        self._holdings = BlobInventory(BLOB_BUDGET)
         self._arriving: dict[bytes, asyncio.Future[Any]] = {}
         self._leaving: dict[bytes, asyncio.Future[None]] = {}
         self._unsent: dict[int, asyncio.Future[bool]] = {}

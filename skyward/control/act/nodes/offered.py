@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any
 
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.errors import ProviderMissingError, SkywardError, SpecError
 from skyward.offers import Asked, Candidate, ask, excluded_by, no_offer_fits, rank, reason_of
 from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on
@@ -29,7 +29,7 @@ MOST_PLACES = 8
 class Offered:
     """One place, with what it takes to get machines there. `spec` asks for its market."""
 
-    place: Place
+    place: MachineSource
     provider: Provider
     spec: Spec
     offer: Offer
@@ -85,7 +85,7 @@ def _accelerators(name: str | None, count: float) -> str:
     return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
 
-def _restored(place: Place, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:
+def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:
     return Offered(place, config.create_provider(), spec, offer, config)
 
 
@@ -166,11 +166,11 @@ def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iter
     """Yield the places of candidates, each once, and of each provider and market as many as a group falls back on."""
     configs = [answer.config for answer in answers]
     count: Counter[tuple[int, str]] = Counter()
-    known: set[Place] = set()
+    known: set[MachineSource] = set()
     for one in candidates:
         answer, kind = answers[one.position], one.offer.instance_type
         position = configs.index(answer.config)
-        place = Place(
+        place = MachineSource(
             one.provider, kind.name, one.offer.region, one.market, position, hourly_price=one.hourly_price or 0.0
         )
         if place in known or count[position, one.market] == MOST_PLACES or answer.provider is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
-from skyward.control.decide.replication import GiveUp, Have, Pull, Send, Spread, Wait
+from skyward.control.decide.replication import GiveUp, Have, Pull, ReplicationPlan, Transfer, Wait
 from skyward.link.bulk import NodeFullError
 from skyward.providers.protocol import LocalAccess
 from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skyward.control.decide.replication import Effect
     from skyward.wire.transport.trust import Authority
 
-__all__ = ["NEAR_FROM", "SPREAD_FROM", "Spreading"]
+__all__ = ["NEAR_FROM", "SPREAD_FROM", "Replicator"]
 
 SPREAD_FROM = 1024 * 1024
 """Bytes from which a blob is passed on between nodes: to send a smaller one again takes no longer."""
@@ -36,11 +36,11 @@ class _Carried:
     done: asyncio.Future[None]
 
 
-class Spreading:
+class Replicator:
     """The blobs on their way to the nodes of a cluster. Lives on the library's loop."""
 
     def __init__(self) -> None:
-        self._plan = Spread()
+        self._plan = ReplicationPlan()
         self._authority: Authority | None = None
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, str] = {}
@@ -130,7 +130,7 @@ class Spreading:
                 case GiveUp(why=why):
                     refused = self._refused.pop((number, key), None)
                     self._settle(number, key, refused or ConnectionError(why))
-                case Send():
+                case Transfer():
                     self._send(number, key)
                 case Pull(source=source, attempt=attempt):
                     blob = Blob(key, self._carried[number, key].view.nbytes)

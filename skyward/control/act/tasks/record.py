@@ -12,7 +12,7 @@ from skyward.control.observe.costs import CellAccounts, CellCost, cost_of
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import OutputView, TaskView
 
-__all__ = ["TaskRecord", "unix_offset"]
+__all__ = ["TaskHistory", "unix_offset"]
 
 KEPT = 300
 """Tasks that are over, and pieces of output, that are kept."""
@@ -60,7 +60,7 @@ class _Ended(NamedTuple):
     retries: int
 
 
-class TaskRecord:
+class TaskHistory:
     """Lives on the library's loop, as the pool does.
 
     Attributes:

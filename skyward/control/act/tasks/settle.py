@@ -109,7 +109,7 @@ def _error(
             return KeptLostError(
                 f"{name}() uses {names}, which was lost with its node: {reason}. Run what made it again."
             )
-        case "unfit":
+        case "infeasible":
             return NoGroupFitsError(f"{name}() asks for {reason}.")
         case "stuck":
             return SlotsHeldError(f"{name}() can never start: {reason}.")

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.decide.machines.instance import INSTANCE, InstanceState
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.lifecycle import NODE, Lifecycle, NodeState
 
-__all__ = ["Machine", "MachineBook", "Seat"]
+__all__ = ["Machine", "MachineBook", "RankAssignment"]
 
 type Stage = Literal["booting", "active", "leaving"]
 
@@ -33,7 +33,7 @@ class Machine:
     life: Lifecycle[InstanceState]
     since: float
     not_before: float = 0.0
-    place: Place | None = None
+    place: MachineSource | None = None
     asked: list[float] = field(default_factory=list)
     wanted: bool = True
 
@@ -51,7 +51,7 @@ class Machine:
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class RankAssignment:
     """The node of one rank: what stays when its machine is replaced."""
 
     life: Lifecycle[NodeState]
@@ -63,7 +63,7 @@ class MachineBook:
 
     def __init__(self) -> None:
         self.machines: dict[int, Machine] = {}
-        self.seats: dict[int, Seat] = {}
+        self.seats: dict[int, RankAssignment] = {}
         self._lives: dict[int, Lifecycle[NodeState]] = {}
         self._numbers = itertools.count(1)
         self._counts: dict[tuple[str, Stage], int] = {}
@@ -122,7 +122,7 @@ class MachineBook:
     def _seat(self, machine: Machine, now: float) -> None:
         life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "idle"))
         life.move("waiting", now)
-        self.seats[machine.rank] = Seat(life, machine)
+        self.seats[machine.rank] = RankAssignment(life, machine)
 
     def vacate(self, machine: Machine, now: float, why: str) -> bool:
         """Free the rank of a machine; whether it still had it."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 
 __all__ = [
     "Activate",
@@ -134,7 +134,7 @@ class Request:
     """Launch these machines. To be told twice of the same machine means the same machine."""
 
     group: str
-    place: Place
+    place: MachineSource
     machines: tuple[int, ...]
 
 

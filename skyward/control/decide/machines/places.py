@@ -6,7 +6,7 @@ from typing import Literal
 
 from skyward.providers.protocol import Market
 
-__all__ = ["FIRST_PAUSE", "Backoff", "Place"]
+__all__ = ["FIRST_PAUSE", "Backoff", "MachineSource"]
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
@@ -14,7 +14,7 @@ LONGEST_PAUSE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MachineSource:
     """One source of machines: a type, in a zone, in a market.
 
     Attributes:
@@ -50,9 +50,9 @@ class Backoff:
 
     first: float = FIRST_PAUSE
     longest: float = LONGEST_PAUSE
-    _troubles: dict[Place, _Trouble] = field(default_factory=dict)
+    _troubles: dict[MachineSource, _Trouble] = field(default_factory=dict)
 
-    def failed(self, place: Place, asked_at: float, now: float) -> None:
+    def failed(self, place: MachineSource, asked_at: float, now: float) -> None:
         """A request made at `asked_at` gave nothing."""
         trouble = self._troubles.get(place)
         if trouble is not None and asked_at < trouble.last_failure:
@@ -61,7 +61,7 @@ class Backoff:
         pause = min(self.longest, self.first * 2 ** (failures - 1))
         self._troubles[place] = _Trouble(failures, now, now + pause)
 
-    def worked(self, place: Place) -> None:
+    def worked(self, place: MachineSource) -> None:
         """A machine of this place runs."""
         trouble = self._troubles.get(place)
         if trouble is not None:
@@ -69,11 +69,11 @@ class Backoff:
             if trouble.failures <= 0:
                 del self._troubles[place]
 
-    def ready_at(self, place: Place) -> float:
+    def ready_at(self, place: MachineSource) -> float:
         """When the place may be asked again."""
         trouble = self._troubles.get(place)
         return 0.0 if trouble is None else trouble.until
 
-    def choose(self, places: Iterable[Place], now: float) -> Place | None:
+    def choose(self, places: Iterable[MachineSource], now: float) -> MachineSource | None:
         """The first place that may be asked now."""
         return next((place for place in places if self.ready_at(place) <= now), None)

@@ -37,7 +37,7 @@ from skyward.control.decide.machines.messages import (
     Terminate,
     Tick,
 )
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits, Requester
 from skyward.control.lifecycle import RECONCILER, Lifecycle, ReconcilerState
 
@@ -59,7 +59,7 @@ class Reconciler:
         desired: nodes wanted, by group.
     """
 
-    places: Mapping[str, tuple[Place, ...]]
+    places: Mapping[str, tuple[MachineSource, ...]]
     ledger: Ledger = field(default_factory=Ledger)
     limits: Limits = field(default_factory=Limits)
     opening: bool = True

@@ -24,7 +24,9 @@ from skyward.control.decide.tasks.messages import (
     BroadcastEnded,
     Cancel,
     CancelBroadcast,
+    CheckDeadlines,
     Delivered,
+    Dispatch,
     Dropped,
     Effect,
     Ended,
@@ -41,17 +43,15 @@ from skyward.control.decide.tasks.messages import (
     Recall,
     Released,
     Requeue,
-    Send,
     Settle,
     Started,
     Stop,
     Stored,
     Submitted,
-    Tick,
     Withheld,
 )
 from skyward.control.decide.tasks.queue import WaitingTasks
-from skyward.control.decide.tasks.records import BroadcastRecord, TaskRecord
+from skyward.control.decide.tasks.records import BroadcastState, TaskState
 from skyward.control.decide.tasks.slots import NodeSlots, SlotTable
 from skyward.scaling.snapshot import Demand, Group
 from skyward.values.needs import NOTHING, Needs, held
@@ -88,10 +88,10 @@ class TaskManager:
     idle_since: float | None = None
     task_seconds: float | None = None
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    _tasks: dict[int, TaskRecord] = field(default_factory=dict)
+    _tasks: dict[int, TaskState] = field(default_factory=dict)
     _waiting: WaitingTasks = field(default_factory=WaitingTasks)
     _table: SlotTable = field(default_factory=SlotTable)
-    _broadcasts: dict[int, BroadcastRecord] = field(default_factory=dict)
+    _broadcasts: dict[int, BroadcastState] = field(default_factory=dict)
     _ahead: set[int] = field(default_factory=set)
     _locality: Locality = field(default_factory=Locality)
     _withheld: set[int] = field(default_factory=set)
@@ -194,7 +194,7 @@ class TaskManager:
         """Whether any node holds tasks that it has no slot for, so that time matters."""
         return bool(self._ahead)
 
-    def unfit(self, needs: Needs) -> str:
+    def infeasible(self, needs: Needs) -> str:
         """What is wrong with `needs`, where no node could ever hold them; empty where one could."""
         if not needs or not self.groups or any(group.max and group.can_hold(needs) for group in self.groups):
             return ""
@@ -278,7 +278,7 @@ class TaskManager:
                     if shapes is None or self._broadcasts[broadcast].needs in shapes:
                         del self._broadcasts[broadcast]
                         effects.append(BroadcastEnded(broadcast))
-            case Tick():
+            case CheckDeadlines():
                 self._recall(now, effects)
         self._dispatch(now, effects)
         if not self._tasks and (self.idle_since is None or effects):
@@ -288,18 +288,18 @@ class TaskManager:
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
             blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
-            self._tasks[task] = TaskRecord(new.target, new.replayable, new.needs, new.retries, blobs, bound)
+            self._tasks[task] = TaskState(new.target, new.replayable, new.needs, new.retries, blobs, bound)
             self._waiting.add(task, new.needs, new.target)
-        if reason := self.unfit(new.needs):
+        if reason := self.infeasible(new.needs):
             self._waiting.discard(new.tasks)
             for task in new.tasks:
-                self._settle(task, "unfit", reason, effects)
+                self._settle(task, "infeasible", reason, effects)
 
     def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
         ranks = new.ranks
         if ranks is None:
             ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
-        record = BroadcastRecord(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
+        record = BroadcastState(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
         self._broadcasts[new.broadcast] = record
         for position, rank in enumerate(ranks):
             self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
@@ -320,7 +320,7 @@ class TaskManager:
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
-        new = TaskRecord(rank, True, record.needs, record.retries, bound=record.bound)
+        new = TaskState(rank, True, record.needs, record.retries, bound=record.bound)
         new.broadcast, new.share = broadcast, share
         self._tasks[task] = new
         record.members.add(task)
@@ -342,7 +342,7 @@ class TaskManager:
     def _take_over(self, found: Found, now: float) -> None:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
         for task in found.tasks:
-            self._tasks[task] = TaskRecord(found.rank, replayable=False, node=found.rank)
+            self._tasks[task] = TaskState(found.rank, replayable=False, node=found.rank)
             self._table.hold(found.rank, task, NOTHING, now)
 
     def _take_from_broadcasts(self, rank: int) -> None:
@@ -555,4 +555,4 @@ class TaskManager:
         record.node = rank
         if self._table.hold(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
-        effects.append(Send(task, rank, record.attempt, record.share))
+        effects.append(Dispatch(task, rank, record.attempt, record.share))

@@ -12,7 +12,9 @@ __all__ = [
     "BroadcastEnded",
     "Cancel",
     "CancelBroadcast",
+    "CheckDeadlines",
     "Delivered",
+    "Dispatch",
     "Dropped",
     "Effect",
     "Ended",
@@ -29,13 +31,11 @@ __all__ = [
     "Recall",
     "Released",
     "Requeue",
-    "Send",
     "Settle",
     "Started",
     "Stop",
     "Stored",
     "Submitted",
-    "Tick",
     "Withheld",
 ]
 
@@ -231,7 +231,7 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class CheckDeadlines:
     """Time has passed."""
 
 
@@ -255,11 +255,11 @@ type Message = (
     | Cancel
     | CancelBroadcast
     | Abandon
-    | Tick
+    | CheckDeadlines
 )
 
 type Outcome = Literal[
-    "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "unfit", "abandoned", "unfunded", "stuck"
+    "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "infeasible", "abandoned", "unfunded", "stuck"
 ]
 """How a task ends. "raised": with a result that carries the exception of a cell. "unkept": its node was lost, with a
 value there that it uses. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for
@@ -270,7 +270,7 @@ cannot be had, or paid. "stuck": streams hold the slots that it waited for, unti
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class Dispatch:
     """Send a task to a node. `share`: its position and size in a broadcast."""
 
     task: int
@@ -332,4 +332,4 @@ class BroadcastEnded:
     broadcast: int
 
 
-type Effect = Send | Member | Recall | Requeue | Stop | Settle | BroadcastEnded
+type Effect = Dispatch | Member | Recall | Requeue | Stop | Settle | BroadcastEnded

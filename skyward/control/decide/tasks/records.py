@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["BroadcastRecord", "TaskRecord"]
+__all__ = ["BroadcastState", "TaskState"]
 
 
 @dataclass(slots=True)
-class TaskRecord:
+class TaskState:
     """One task: what it asks for, where it was sent, and what has become of it so far.
 
     Attributes:
@@ -40,7 +40,7 @@ class TaskRecord:
 
 
 @dataclass(slots=True)
-class BroadcastRecord:
+class BroadcastState:
     """What is left of a broadcast, among how many nodes its data is shared, and which nodes were given their part.
 
     `over`: ranks whose part has ended though their node was lost. `only`: the nodes that it is for; None for all.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.act.event_router import Hearing
+from skyward.control.act.event_router import EventRouter
 from skyward.control.act.tasks.task import Arrived
 from skyward.control.decide.tasks.messages import Ended
 from skyward.errors import RemoteError
@@ -48,7 +48,7 @@ class Holder:
         self.told.append(command)
 
 
-def ended(error: Exception, outcome: Any = "value", **task: float) -> tuple[object, Hearing, Holder]:
+def ended(error: Exception, outcome: Any = "value", **task: float) -> tuple[object, EventRouter, Holder]:
     """How a task ends whose result cannot be fetched for this reason."""
     node: Any = Holder(error)
     told, hearing = told_of(node, outcome, **task)
@@ -56,7 +56,7 @@ def ended(error: Exception, outcome: Any = "value", **task: float) -> tuple[obje
     return end, hearing, node
 
 
-def arrived(hearing: Hearing, task: int) -> Arrived:
+def arrived(hearing: EventRouter, task: int) -> Arrived:
     """What has come of a task."""
     found = hearing.arrived[task]
     assert isinstance(found, Arrived)
@@ -65,11 +65,11 @@ def arrived(hearing: Hearing, task: int) -> Arrived:
 
 def told_of(
     node: Any, outcome: Any = "value", *, timeout: float | None = None, grace: float = 0.0
-) -> tuple[list[object], Hearing]:
+) -> tuple[list[object], EventRouter]:
     """What the plane is told of a task whose large result is on a node."""
     told: list[object] = []
 
-    async def scene() -> Hearing:
+    async def scene() -> EventRouter:
         spawned: list[asyncio.Task[None]] = []
 
         def spawn(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -77,10 +77,10 @@ def told_of(
 
         future = SimpleNamespace(is_lent=False)
         work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES, future=future)
-        hearing = Hearing({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing, nothing, nothing)
-        hearing.heard(node, Finished(7, outcome, Payload(BLOB), 1.0))
+        router = EventRouter({7: work}, lambda _: node, told.append, nothing, spawn, nothing, nothing, nothing, nothing)
+        router.heard(node, Finished(7, outcome, Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
-        return hearing
+        return router
 
     return told, asyncio.run(scene())
 
@@ -135,13 +135,13 @@ def test_late_result_of_a_task_that_leaves_something_is_what_it_leaves() -> None
     assert hearing.works[7].coming == BLOB.size
 
 
-def hearing_of(told: list[object], works: dict[int, Any]) -> Hearing:
-    return Hearing(works, lambda _: None, told.append, nothing, asyncio.run, nothing, nothing, nothing, nothing)
+def hearing_of(told: list[object], works: dict[int, Any]) -> EventRouter:
+    return EventRouter(works, lambda _: None, told.append, nothing, asyncio.run, nothing, nothing, nothing, nothing)
 
 
 def test_elements_of_a_task_that_is_over_are_forgotten_by_its_node() -> None:
     node: Any = Holder(ConnectionError())
-    hearing = Hearing({}, lambda _: node, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+    hearing = EventRouter({}, lambda _: node, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert node.told == [Drop((BLOB.key,))]
@@ -191,7 +191,7 @@ def test_task_whose_event_cannot_be_handled_here_ends_as_remote_error() -> None:
         raise LookupError("no such element")
 
     work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
-    hearing = Hearing({7: work}, lambda _: node, told.append, nothing, nothing, nothing, nothing, nothing, nothing)
+    hearing = EventRouter({7: work}, lambda _: node, told.append, nothing, nothing, nothing, nothing, nothing, nothing)
     hearing.heard(node, Yielded(7, (Payload(b"small"),)))
     assert told == [Ended(7, 0, "error", 0.0)]
     assert work.error == "RemoteError"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.act.tasks.record import TaskRecord
+from skyward.control.act.tasks.record import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.streams import StreamBuffer
@@ -44,7 +44,7 @@ def test_the_caller_gets_the_result_and_the_record_the_failure(
     work, end = ended(error)
     assert end.outcome == outcome
     assert work.future.result() == 42
-    record = TaskRecord({}, lambda _: None)
+    record = TaskHistory({}, lambda _: None)
     record.ended(work, end.outcome, end.reason)
     (view,) = record.tasks(10)
     assert (view.state, view.reason, view.node) == (state, reason, 1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.messages import Decided, Effect, Message, Open, Tick
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.settings import PlaneSettings
@@ -28,12 +28,14 @@ class World:
     """
 
     def __init__(self, *groups: Group, policy: Any = "pressure", **settings: Any) -> None:
-        places = {group.name: (Place("cloud", group.name, hourly_price=group.hourly_price),) for group in groups}
+        places = {
+            group.name: (MachineSource("cloud", group.name, hourly_price=group.hourly_price),) for group in groups
+        }
         places |= settings.pop("places", {})
         self.now = 0.0
         self.plane = ControlPlane(PlaneSettings(groups, places, **settings), find_policy(policy))
         self.asked: dict[int, machines.Request] = {}
-        self.alive: dict[int, Place] = {}
+        self.alive: dict[int, MachineSource] = {}
         self.installing: dict[int, int] = {}
         self.leaving: list[int] = []
         self.sent: dict[int, int] = {}
@@ -52,7 +54,7 @@ class World:
                     self.installing[machine] = rank
                 case machines.Terminate(machine):
                     self.leaving.append(machine)
-                case tasks.Send(task, rank):
+                case tasks.Dispatch(task, rank):
                     self.sent[task] = rank
                 case tasks.Settle(task, outcome, reason):
                     assert task not in self.settled, f"task {task} ended twice"

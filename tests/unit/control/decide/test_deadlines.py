@@ -9,12 +9,12 @@ from skyward.control.decide.tasks.messages import (
     BroadcastEnded,
     Cancel,
     Delivered,
+    Dispatch,
     Effect,
     Member,
     NodeJoined,
     NodeLost,
     Overdue,
-    Send,
     Settle,
     Submitted,
 )
@@ -70,7 +70,7 @@ def ends(effects: list[Effect]) -> list[tuple[int, str]]:
 
 
 def sent(effects: list[Effect]) -> list[int]:
-    return [effect.task for effect in effects if isinstance(effect, Send)]
+    return [effect.task for effect in effects if isinstance(effect, Dispatch)]
 
 
 def test_task_with_a_grace_has_that_too_and_longer_while_it_packs_what_it_leaves() -> None:

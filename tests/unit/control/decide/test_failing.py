@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.messages import Open, Resize
 from skyward.scaling.snapshot import Group
@@ -66,7 +66,7 @@ def test_part_of_what_was_asked_for_is_kept_when_the_rest_is_refused() -> None:
 
 
 def test_another_place_is_asked_while_one_is_left_alone() -> None:
-    spot, on_demand = Place("cloud", "a", market="spot"), Place("cloud", "a", market="on-demand")
+    spot, on_demand = MachineSource("cloud", "a", market="spot"), MachineSource("cloud", "a", market="on-demand")
     world = World(Group("default", 1, 1), places={"default": (spot, on_demand)})
     (request,) = world.tell(Open())
     assert request == machines.Request("default", spot, (1,))

@@ -10,7 +10,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from skyward.control.decide.tasks.locality import CROWDING, WORTH
 from skyward.control.decide.tasks.manager import OVERTAKEN, OVERTAKING_SECONDS, TaskManager
-from skyward.control.decide.tasks.messages import Dropped, Ended, Message, NodeJoined, NodeLost, Send, Stored, Submitted
+from skyward.control.decide.tasks.messages import (
+    Dispatch,
+    Dropped,
+    Ended,
+    Message,
+    NodeJoined,
+    NodeLost,
+    Stored,
+    Submitted,
+)
 from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
@@ -32,7 +41,7 @@ class Nodes:
 
     def tell(self, message: Message) -> list[int]:
         """Tell the manager; the tasks that it sends, in order."""
-        sends = [effect for effect in self.manager.handle(message, 0.0) if isinstance(effect, Send)]
+        sends = [effect for effect in self.manager.handle(message, 0.0) if isinstance(effect, Dispatch)]
         self.sent |= {send.task: send.rank for send in sends}
         return [send.task for send in sends]
 
@@ -207,7 +216,7 @@ class Placement(RuleBasedStateMachine):
 
     def tell(self, message: Message) -> None:
         for effect in self.manager.handle(message, 0.0):
-            if isinstance(effect, Send):
+            if isinstance(effect, Dispatch):
                 self.was_sent(effect.task, effect.rank)
 
     def was_sent(self, number: int, rank: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Floor, Fund, Open, Ready, Resize
+from skyward.control.decide.messages import Open, Ready, Resize, SetBudget, SetFloor
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
@@ -202,7 +202,7 @@ def test_tasks_go_only_where_they_fit() -> None:
 def test_a_task_that_no_group_can_hold_ends_at_once_and_says_why() -> None:
     world = World(Group("cpu", 1, 1, resources={"CPU": 4})).open()
     (task,) = world.submit(needs=Needs({"GPU": 1}))
-    assert world.settled == {task: "unfit"}
+    assert world.settled == {task: "infeasible"}
     assert world.reasons[task] == "1 GPU, which no node of this pool can ever have: 'cpu' has 4 CPU"
 
 
@@ -218,12 +218,12 @@ def test_a_group_without_nodes_grows_for_the_tasks_that_only_it_can_hold() -> No
 
 def test_what_was_requested_is_kept_ready_until_the_next_request() -> None:
     world = World(Group("gpu", 0, 4, resources={"GPU": 1})).open()
-    world.tell(Floor((Demand(3, GPU),)))
+    world.tell(SetFloor((Demand(3, GPU),)))
     assert world.plane.desired == {"gpu": 3}
     world.deliver()
     world.wait(300)
     assert world.plane.desired == {"gpu": 3}
-    world.tell(Floor(()))
+    world.tell(SetFloor(()))
     world.wait(100)
     assert world.plane.desired == {"gpu": 0}
 
@@ -270,7 +270,7 @@ def test_a_new_budget_opens_the_pool_again() -> None:
     world.wait(130)
     world.bury()
     assert world.alive == {}
-    world.tell(Fund(100.0))
+    world.tell(SetBudget(100.0))
     world.deliver()
     (task,) = world.submit()
     world.finish()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.control.decide.machines.messages import Activate, Desired, Drain, Request
-from skyward.control.decide.machines.places import Place
+from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.reconciler import Reconciler
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ def pools(draw: st.DrawFn) -> tuple[set[int], set[int], set[int], int]:
 
 def reconciler_of(current: set[int], pending: set[int], leaving: set[int]) -> Reconciler:
     """A reconciler with nodes that are there, on their way, and draining."""
-    reconciler = Reconciler({"nodes": (Place("cloud"),)})
+    reconciler = Reconciler({"nodes": (MachineSource("cloud"),)})
     book = reconciler.book
     for rank in sorted(current | pending):
         machine = book.add("nodes", rank, 0.0, 0.0)

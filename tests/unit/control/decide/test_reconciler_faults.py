@@ -25,13 +25,16 @@ from skyward.control.decide.machines.messages import (
     Terminate,
     Tick,
 )
-from skyward.control.decide.machines.places import Backoff, Place
+from skyward.control.decide.machines.places import Backoff, MachineSource
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.requests import Limits
 
 pytestmark = pytest.mark.unit
 
-PLACES = {"a": (Place("cloud", "first"), Place("cloud", "second")), "b": (Place("cloud", "other"),)}
+PLACES = {
+    "a": (MachineSource("cloud", "first"), MachineSource("cloud", "second")),
+    "b": (MachineSource("cloud", "other"),),
+}
 LIMITS = Limits(launches=3, refusals=3, request=30.0, boot=60.0, drain=60.0, terminate=60.0, concurrent_launches=3)
 
 

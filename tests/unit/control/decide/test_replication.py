@@ -7,7 +7,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skyward.control.decide.replication import CLIENT, MOST_TRIED, Effect, GiveUp, Have, Pull, Send, Spread, Wait
+from skyward.control.decide.replication import (
+    CLIENT,
+    MOST_TRIED,
+    Effect,
+    GiveUp,
+    Have,
+    Pull,
+    ReplicationPlan,
+    Transfer,
+    Wait,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +30,7 @@ class World(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.plan = Spread()
+        self.plan = ReplicationPlan()
         self.alive: set[int] = set()
         self.ports: set[int] = set()
         self.next = 0
@@ -44,7 +54,7 @@ class World(RuleBasedStateMachine):
                     self.wants[place] = effect
                 case _:
                     before = self.wants[place]
-                    assert not isinstance(before, Send), f"{effect} while the client sends it"
+                    assert not isinstance(before, Transfer), f"{effect} while the client sends it"
                     self.wants[place] = effect
 
     def pick(self, data: st.DataObject, kind: type[Effect]) -> Effect:
@@ -77,10 +87,10 @@ class World(RuleBasedStateMachine):
             self.wants[node, key] = Wait(node, key)
             self.do(self.plan.want(node, key))
 
-    @precondition(lambda self: self.told(Send))
+    @precondition(lambda self: self.told(Transfer))
     @rule(data=st.data(), why=st.sampled_from(["", "", "the link is down"]))
     def the_client_has_sent(self, data: st.DataObject, why: str) -> None:
-        told = self.pick(data, Send)
+        told = self.pick(data, Transfer)
         self.do(self.plan.sent(told.node, told.key, why))
         assert (told.node, told.key) not in self.wants
 
@@ -101,7 +111,7 @@ class World(RuleBasedStateMachine):
     def patience_ends(self, data: st.DataObject) -> None:
         told = self.pick(data, Wait)
         self.do(self.plan.hurry(told.node, told.key))
-        assert isinstance(self.wants[told.node, told.key], Send)
+        assert isinstance(self.wants[told.node, told.key], Transfer)
 
     @precondition(lambda self: self.has)
     @rule(data=st.data())
@@ -126,7 +136,7 @@ class World(RuleBasedStateMachine):
             assert self.plan.holders(key) == {node for node, held in self.has if held == key}
         for (node, key), told in self.wants.items():
             match told:
-                case Send():
+                case Transfer():
                     assert self.plan.source(node, key) == CLIENT
                 case Pull(source=source):
                     assert self.plan.source(node, key) == source
@@ -149,7 +159,7 @@ class World(RuleBasedStateMachine):
             before = len(self.wants)
             for node, key in tuple(self.wants):
                 match self.wants.get((node, key)):
-                    case Send():
+                    case Transfer():
                         self.do(self.plan.sent(node, key))
                     case Pull(attempt=attempt, source=source) if (source, key) in self.has:
                         self.do(self.plan.fetched(node, key, attempt))
@@ -163,21 +173,21 @@ TestWorld = World.TestCase
 TestWorld.settings = settings(max_examples=200, stateful_step_count=40)
 
 
-def opened(*nodes: int) -> Spread:
-    plan = Spread()
+def opened(*nodes: int) -> ReplicationPlan:
+    plan = ReplicationPlan()
     for node in nodes:
         plan.opened(node)
     return plan
 
 
-def sources(plan: Spread, key: bytes, *nodes: int) -> list[int | None]:
+def sources(plan: ReplicationPlan, key: bytes, *nodes: int) -> list[int | None]:
     return [plan.source(node, key) for node in nodes]
 
 
 def test_a_broadcast_is_a_chain_that_leaves_the_client_once() -> None:
     plan = opened(*range(8))
     effects = [effect for node in range(8) for effect in plan.want(node, b"a")]
-    assert [type(effect) for effect in effects] == [Send, *[Pull] * 7]
+    assert [type(effect) for effect in effects] == [Transfer, *[Pull] * 7]
     assert sources(plan, b"a", *range(8)) == [CLIENT, 0, 1, 2, 3, 4, 5, 6]
 
 
@@ -185,7 +195,7 @@ def test_those_that_have_it_share_the_work() -> None:
     plan = opened(*range(6))
     for node in (0, 1):
         for effect in plan.want(node, b"a"):
-            if isinstance(effect, Send):
+            if isinstance(effect, Transfer):
                 plan.sent(node, b"a")
             elif isinstance(effect, Pull):
                 plan.fetched(node, b"a", effect.attempt)
@@ -217,7 +227,7 @@ def test_the_loss_of_the_first_makes_the_client_send_it_to_the_next_alone() -> N
     plan = opened(*range(5))
     for node in range(5):
         plan.want(node, b"a")
-    assert plan.lost(0)[1:] == [Send(1, b"a")]
+    assert plan.lost(0)[1:] == [Transfer(1, b"a")]
     assert sources(plan, b"a", 1, 2, 3, 4) == [CLIENT, 1, 2, 3]
 
 
@@ -225,7 +235,7 @@ def test_what_fails_at_the_client_moves_those_who_wait_for_it() -> None:
     plan = opened(0, 1)
     plan.want(0, b"a")
     plan.want(1, b"a")
-    assert plan.sent(0, b"a", "the link is down") == [GiveUp(0, b"a", "the link is down"), Send(1, b"a")]
+    assert plan.sent(0, b"a", "the link is down") == [GiveUp(0, b"a", "the link is down"), Transfer(1, b"a")]
 
 
 def test_a_node_whose_others_fail_it_gets_it_from_the_client() -> None:
@@ -237,7 +247,7 @@ def test_a_node_whose_others_fail_it_gets_it_from_the_client() -> None:
     for _ in range(MOST_TRIED):
         assert isinstance(told, Pull)
         (told,) = plan.fetched(5, b"a", told.attempt, "it broke")
-    assert told == Send(5, b"a")
+    assert told == Transfer(5, b"a")
 
 
 def test_a_node_that_reaches_no_other_is_asked_to_no_more() -> None:
@@ -252,14 +262,14 @@ def test_a_node_that_reaches_no_other_is_asked_to_no_more() -> None:
     for _ in range(2):
         assert isinstance(told, Pull)
         (told,) = plan.fetched(3, b"a", told.attempt, "no route", reached=False)
-    assert told == Send(3, b"a")
+    assert told == Transfer(3, b"a")
     plan.want(0, b"b")
-    assert plan.want(3, b"b") == [Send(3, b"b")]
+    assert plan.want(3, b"b") == [Transfer(3, b"b")]
 
 
 def test_while_ports_are_closed_the_others_wait() -> None:
-    plan = Spread()
-    assert plan.want(0, b"a") == [Send(0, b"a")]
+    plan = ReplicationPlan()
+    assert plan.want(0, b"a") == [Transfer(0, b"a")]
     assert plan.want(1, b"a") == [Wait(1, b"a")]
     assert plan.opened(1) == []
     (told,) = plan.opened(0)
@@ -267,18 +277,18 @@ def test_while_ports_are_closed_the_others_wait() -> None:
 
 
 def test_a_node_that_has_waited_for_too_long_is_sent_it() -> None:
-    plan = Spread()
+    plan = ReplicationPlan()
     plan.want(0, b"a")
     plan.want(1, b"a")
-    assert plan.hurry(1, b"a") == [Send(1, b"a")]
+    assert plan.hurry(1, b"a") == [Transfer(1, b"a")]
     assert plan.hurry(1, b"a") == []
 
 
 def test_nobody_waits_for_a_node_that_cannot_open_its_port() -> None:
-    plan = Spread()
+    plan = ReplicationPlan()
     plan.want(0, b"a")
     plan.want(1, b"a")
-    assert plan.closed(0) == [Send(1, b"a")]
+    assert plan.closed(0) == [Transfer(1, b"a")]
     assert plan.want(2, b"a") == [Wait(2, b"a")]  # from 1
 
 
@@ -291,7 +301,7 @@ def test_a_node_that_others_get_it_from_does_not_wait() -> None:
     for node in (2, 4):
         plan.want(node, b"a")
     assert sources(plan, b"a", 3, 1, 2, 4) == [CLIENT, CLIENT, 1, 2]
-    assert plan.lost(1)[1:] == [Send(2, b"a")]
+    assert plan.lost(1)[1:] == [Transfer(2, b"a")]
 
 
 def test_what_is_dropped_while_others_get_it_comes_from_elsewhere() -> None:
@@ -299,5 +309,5 @@ def test_what_is_dropped_while_others_get_it_comes_from_elsewhere() -> None:
     plan.want(0, b"a")
     plan.sent(0, b"a")
     plan.want(1, b"a")
-    assert plan.dropped(0, b"a") == [Send(1, b"a")]
+    assert plan.dropped(0, b"a") == [Transfer(1, b"a")]
     assert plan.dropped(0, b"a") == []

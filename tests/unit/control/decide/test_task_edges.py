@@ -10,7 +10,9 @@ from skyward.control.decide.tasks.messages import (
     BroadcastEnded,
     Cancel,
     CancelBroadcast,
+    CheckDeadlines,
     Delivered,
+    Dispatch,
     Effect,
     Ended,
     Holding,
@@ -22,11 +24,9 @@ from skyward.control.decide.tasks.messages import (
     Recall,
     Released,
     Requeue,
-    Send,
     Settle,
     Stop,
     Submitted,
-    Tick,
     Withheld,
 )
 from skyward.values.needs import NOTHING, Needs
@@ -52,7 +52,7 @@ def submit(
 
 
 def sent(effects: Iterable[Effect]) -> list[tuple[int, int]]:
-    return [(effect.task, effect.rank) for effect in effects if isinstance(effect, Send)]
+    return [(effect.task, effect.rank) for effect in effects if isinstance(effect, Dispatch)]
 
 
 def settled(effects: Iterable[Effect]) -> list[tuple[int, str, str]]:
@@ -100,7 +100,7 @@ def test_a_task_is_sent_again_as_often_as_it_may_be_and_then_is_lost() -> None:
     manager = manager_with(1, retries=2)
     (task,), effects = submit(manager, 1)
     for attempt in range(3):
-        assert effects == [Send(task, 0, attempt)]
+        assert effects == [Dispatch(task, 0, attempt)]
         effects = manager.handle(NodeLost(0, f"crash {attempt}"), 0.0)
         if attempt < 2:
             assert effects == [Requeue(task, 0, attempt + 1, f"crash {attempt}")]
@@ -116,7 +116,7 @@ def test_task_that_may_run_once_only_is_not_sent_ahead() -> None:
     (runs, waits), effects = submit(manager, 2)
     assert sent(effects) == [(runs, 0)]
     assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(runs, "lost", "crash")]
-    assert manager.handle(NodeJoined(0, 1), 0.0) == [Send(waits, 0, 0)]
+    assert manager.handle(NodeJoined(0, 1), 0.0) == [Dispatch(waits, 0, 0)]
 
 
 def test_task_sent_ahead_counts_as_run_and_is_not_sent_ahead_again() -> None:
@@ -162,9 +162,9 @@ def test_what_waits_behind_a_long_task_is_taken_back_for_a_node_that_is_free() -
     manager.handle(Ended(first, 0, "value", 0.0), 0.0)
     (long, second, third), _ = submit(manager, 3)
     manager.handle(NodeJoined(1, 1), 0.0)
-    assert manager.handle(Tick(), RECALL_AFTER / 2) == []
-    assert manager.handle(Tick(), RECALL_AFTER) == [Recall(third, 0)]
-    assert manager.handle(Tick(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # the first recall is not made again
+    assert manager.handle(CheckDeadlines(), RECALL_AFTER / 2) == []
+    assert manager.handle(CheckDeadlines(), RECALL_AFTER) == [Recall(third, 0)]
+    assert manager.handle(CheckDeadlines(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # not the first again
     assert sent(manager.handle(Ended(third, 0, "returned", 0.0), 1.0)) == [(third, 1)]
     assert manager.node_of(long) == 0
 
@@ -202,7 +202,7 @@ def members(effects: Iterable[Effect]) -> list[int]:
 
 
 def shares(effects: Iterable[Effect]) -> list[tuple[int, int] | None]:
-    return [effect.share for effect in effects if isinstance(effect, Send)]
+    return [effect.share for effect in effects if isinstance(effect, Dispatch)]
 
 
 def test_the_nodes_at_the_start_share_the_data_and_those_that_join_later_get_none() -> None:
@@ -259,7 +259,7 @@ def test_a_node_that_takes_the_place_of_a_lost_one_takes_over_its_share() -> Non
     effects = manager.handle(Broadcast(manager.number()), 0.0)
     task = next(task for task, rank in sent(effects) if rank == 1)
     assert manager.handle(NodeLost(1, "crash"), 0.0) == [Requeue(task, 1, 1, "crash")]
-    assert manager.handle(NodeJoined(1, 1), 0.0) == [Send(task, 1, 1, (1, 2))]
+    assert manager.handle(NodeJoined(1, 1), 0.0) == [Dispatch(task, 1, 1, (1, 2))]
 
 
 def test_what_raises_runs_again_as_often_as_its_retries_say_and_losses_are_counted_apart() -> None:
@@ -267,11 +267,11 @@ def test_what_raises_runs_again_as_often_as_its_retries_say_and_losses_are_count
     (task,) = [manager.number()]
     manager.handle(Submitted((task,), retries=2), 0.0)
     raised = Ended(task, 0, "error", 1.0, "it raised OSError: no")
-    assert manager.handle(raised, 0.0) == [Requeue(task, 0, 1, "it raised OSError: no"), Send(task, 0, 1)]
+    assert manager.handle(raised, 0.0) == [Requeue(task, 0, 1, "it raised OSError: no"), Dispatch(task, 0, 1)]
     assert manager.handle(Ended(task, 0, "lost", 0.0), 0.0)[0] == Requeue(
         task, 0, 2, "the process it ran in was killed"
     )
-    assert manager.handle(raised, 0.0) == [Requeue(task, 0, 3, "it raised OSError: no"), Send(task, 0, 3)]
+    assert manager.handle(raised, 0.0) == [Requeue(task, 0, 3, "it raised OSError: no"), Dispatch(task, 0, 3)]
     assert settled(manager.handle(raised, 0.0)) == [(task, "error", "")]
 
 
@@ -307,7 +307,7 @@ def test_what_is_withheld_has_no_slot_and_asks_for_none() -> None:
     assert manager.could_start_on(first) is None
     manager.handle(Ended(second, 0, "value", 1.0), 0.0)
     assert not manager.waiting
-    assert manager.handle(Released(first), 0.0) == [Send(first, 0, 1)]
+    assert manager.handle(Released(first), 0.0) == [Dispatch(first, 0, 1)]
 
 
 def test_what_was_withheld_for_a_node_ends_with_that_node() -> None:

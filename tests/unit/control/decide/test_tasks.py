@@ -16,7 +16,9 @@ from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
     Cancel,
+    CheckDeadlines,
     Delivered,
+    Dispatch,
     Ended,
     Member,
     Message,
@@ -27,12 +29,10 @@ from skyward.control.decide.tasks.messages import (
     Outcome,
     Recall,
     Released,
-    Send,
     Settle,
     Started,
     Stop,
     Submitted,
-    Tick,
     Withheld,
 )
 from skyward.values.needs import NOTHING, Needs
@@ -100,7 +100,7 @@ class TaskQueue(RuleBasedStateMachine):
         over: set[int | None] = set()
         for effect in self.manager.handle(message, self.now):
             match effect:
-                case Send():
+                case Dispatch():
                     self.was_sent(effect)
                 case Settle(task, outcome):
                     assert task not in self.over, "a task ended twice"
@@ -128,7 +128,7 @@ class TaskQueue(RuleBasedStateMachine):
         assert over == (ended - open_ones) | empty
         self.ended |= {broadcast for broadcast in over if broadcast is not None}
 
-    def was_sent(self, send: Send) -> None:
+    def was_sent(self, send: Dispatch) -> None:
         task, node = self.tasks[send.task], self.nodes[send.rank]
         queue = self.waiting[task.needs, task.target]
         assert queue[0] == send.task, "tasks of one kind go in the order they came"
@@ -386,7 +386,7 @@ class TaskQueue(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.01, RECALL_AFTER * 2]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.tell(Tick())
+        self.tell(CheckDeadlines())
 
     # What must always hold.
 

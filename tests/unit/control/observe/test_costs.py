@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.act.tasks.record import TaskRecord
+from skyward.control.act.tasks.record import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import CellAccounts, Terms, cost_of
@@ -68,7 +68,7 @@ def test_the_accounts_are_bounded() -> None:
 
 def test_the_record_tells_the_cost_of_each_task_and_of_its_cell() -> None:
     there = {2: work(2, seconds=8.0, origin=FIRST), 3: work(3, sent_at=None, nodes=[], origin=FIRST)}
-    record = TaskRecord(there, {2: 0}.get)
+    record = TaskHistory(there, {2: 0}.get)
     record.ended(work(1, seconds=4.0, origin=FIRST), "value", "")
     assert [(view.number, view.cost) for view in record.tasks(10)] == [(1, 1.0), (2, 2.0), (3, 0.0)]
     assert [(cell.tasks, cell.cost) for cell in record.cells()] == [(2, 3.0)]

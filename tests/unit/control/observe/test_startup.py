@@ -7,7 +7,7 @@ import pytest
 
 from skyward.bootstrap import PhaseEvent
 from skyward.control.observe import startup as booting
-from skyward.control.observe.startup import Boot, Boots, UsualTimes
+from skyward.control.observe.startup import Boot, StartupTracker, UsualTimes
 from skyward.errors import JournalError, NodeStartError
 from skyward.journal import Journal, PoolRecord
 
@@ -56,7 +56,7 @@ class _Unwritable:
 
 
 def test_a_journal_that_cannot_be_written_keeps_no_node_from_starting() -> None:
-    boots, boot = Boots(_Unwritable()), Boot(0, 1)
+    boots, boot = StartupTracker(_Unwritable()), Boot(0, 1)
     boot.took = {"deps": 3.0}
     boots.up(boot, "aws")
     assert boots.usual.of("aws", "", "deps") == 3.0
@@ -67,7 +67,7 @@ def test_a_journal_that_cannot_be_written_keeps_no_node_from_starting() -> None:
 
 
 def test_a_start_says_each_phase_and_its_failure_whole(record: PoolRecord) -> None:
-    boots, boot = Boots(record), Boot(3, 7)
+    boots, boot = StartupTracker(record), Boot(3, 7)
     boots.begin(boot)
     boot.enter("connecting")
     boot.heard(PhaseEvent("skipped", "env"))
@@ -91,7 +91,7 @@ def test_a_start_says_each_phase_and_its_failure_whole(record: PoolRecord) -> No
 
 def test_what_is_kept_of_starts_is_bounded(record: PoolRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(booting, "LOGS", 10_000)
-    boots = Boots(record)
+    boots = StartupTracker(record)
     for rank in range(50):
         boot = Boot(rank, rank)
         boots.begin(boot)
