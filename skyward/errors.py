@@ -31,7 +31,7 @@ SkywardError
 │   ├── KeptLostError             a value that it uses is not on its node any more (also a LookupError)
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   └── RemoteError               it raised something whose type cannot be rebuilt here
-└── IllegalMoveError              a lifecycle was asked for a move that its table does not have: a defect of ours
+└── IllegalTransitionError        a lifecycle was asked for a transition that its table lacks: a defect of ours
 
 An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause; those
 of several nodes of a broadcast as ``NodeErrors``, an ``ExceptionGroup``.
@@ -47,7 +47,7 @@ __all__ = [
     "CollectionError",
     "CollectionLostError",
     "CollectionUnavailableError",
-    "IllegalMoveError",
+    "IllegalTransitionError",
     "InputLostError",
     "JournalError",
     "KeptElsewhereError",
@@ -253,11 +253,11 @@ class RemoteError(TaskError):
         self.type_name = type_name
 
 
-class IllegalMoveError(SkywardError):
+class IllegalTransitionError(SkywardError):
     """A lifecycle was asked for a move that its table of legal moves does not have.
 
     Attributes:
-        history: the most recent moves of that lifecycle, oldest first.
+        history: the latest transitions of that lifecycle, oldest first.
     """
 
     def __init__(self, message: str, history: tuple[str, ...] = ()) -> None:

@@ -1,25 +1,27 @@
-"""Lifecycles: one table of legal moves each. Any other move is an error that carries the recent history."""
+"""Lifecycles: one table of legal transitions each. Any other transition is an error that carries the recent history."""
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Literal
 
-from skyward.errors import IllegalMoveError
+from skyward.errors import IllegalTransitionError
 
 __all__ = [
     "AUTOSCALER",
     "NODE",
     "POOL",
     "RECONCILER",
+    "TASK",
     "AutoscalerState",
     "Lifecycle",
     "NodeState",
     "PoolState",
     "ReconcilerState",
+    "TaskStatus",
 ]
 
 type PoolState = Literal["idle", "requesting", "provisioning", "ready", "stopping", "closed"]
 type NodeState = Literal["idle", "waiting", "active", "draining"]
+type TaskStatus = Literal["queued", "withheld", "sent", "recalled", "running", "cancelling", "ended"]
 type ReconcilerState = Literal["watching", "scaling_up", "draining"]
 type AutoscalerState = Literal["waiting", "watching", "cooling"]
 
@@ -41,6 +43,20 @@ NODE: Mapping[NodeState, frozenset[NodeState]] = {
 }
 """A node waits for its machine and is active. It is idle without one: lost, or drained and given back."""
 
+TASK: Mapping[TaskStatus, frozenset[TaskStatus]] = {
+    "queued": frozenset({"sent", "ended"}),
+    "sent": frozenset({"running", "recalled", "cancelling", "queued", "withheld", "ended"}),
+    "recalled": frozenset({"running", "cancelling", "queued", "withheld", "ended"}),
+    "running": frozenset({"cancelling", "queued", "withheld", "ended"}),
+    "cancelling": frozenset({"ended"}),
+    "withheld": frozenset({"queued", "ended"}),
+    "ended": frozenset(),
+}
+"""A task waits in the queue, is sent to a node, and runs. It is queued again when its node is lost, when it is retried,
+or when its node hands it back, and withheld while an input that was lost is made again. A task that is cancelled on its
+node never runs again.
+"""
+
 RECONCILER: Mapping[ReconcilerState, frozenset[ReconcilerState]] = {
     "watching": frozenset({"scaling_up", "draining"}),
     "scaling_up": frozenset({"watching"}),
@@ -59,26 +75,37 @@ _HISTORY = 12
 
 
 class Lifecycle[S: str]:
-    """The state of one thing, moved only along its table."""
+    """The state of one thing, which changes only along its table.
 
-    def __init__(self, what: str, table: Mapping[S, frozenset[S]], start: S) -> None:
+    Args:
+        what: its name in errors.
+        table: the states that each state may go to.
+        start: the first state.
+    """
+
+    __slots__ = ("_history", "_table", "_what", "state")
+
+    state: S
+    """The current state. Read only: `move` changes it."""
+
+    def __init__(self, what: object, table: Mapping[S, frozenset[S]], start: S) -> None:
+        self.state = start
         self._what = what
         self._table = table
-        self._state = start
-        self._history: deque[str] = deque(maxlen=_HISTORY)
-
-    @property
-    def state(self) -> S:
-        """Where it is."""
-        return self._state
+        self._history: tuple[tuple[float, S, S, str], ...] = ()
 
     def move(self, to: S, now: float, why: str = "") -> None:
-        """Go to `to`.
+        """Go to the state `to`.
 
         Raises:
-            IllegalMoveError: the table has no such move.
+            IllegalTransitionError: the table has no such transition.
         """
-        if to not in self._table[self._state]:
-            raise IllegalMoveError(f"{self._what} cannot go from {self._state} to {to}", tuple(self._history))
-        self._history.append(f"{now:.3f} {self._state} -> {to} {why}".rstrip())
-        self._state = to
+        before = self.state
+        if to not in self._table[before]:
+            raise IllegalTransitionError(f"{self._what} cannot go from {before} to {to}", self.history())
+        self._history = (*self._history[1 - _HISTORY :], (now, before, to, why))
+        self.state = to
+
+    def history(self) -> tuple[str, ...]:
+        """Return the latest transitions, the oldest first."""
+        return tuple(f"{at:.3f} {before} -> {to} {why}".rstrip() for at, before, to, why in self._history)

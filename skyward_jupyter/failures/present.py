@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from traceback import walk_tb
 
-from skyward.errors import IllegalMoveError, RemoteError, RemoteTraceback, SkywardError, TaskError
+from skyward.errors import IllegalTransitionError, RemoteError, RemoteTraceback, SkywardError, TaskError
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
 __all__ = ["interrupted", "presented", "reworded", "stated"]
@@ -79,7 +79,7 @@ _OURS = ("skyward", "skyward_jupyter", "skyward_kernel", "cloudpickle")
 
 def _lines(error: BaseException) -> list[str] | None:
     """How `error` is shown; None for the way that IPython has."""
-    if hasattr(error, "_render_traceback_") or isinstance(error, IllegalMoveError):
+    if hasattr(error, "_render_traceback_") or isinstance(error, IllegalTransitionError):
         return None
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if isinstance(error, SkywardError) and not isinstance(error, RemoteError):

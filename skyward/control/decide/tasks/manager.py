@@ -96,6 +96,7 @@ class TaskManager:
     _locality: Locality = field(default_factory=Locality)
     _withheld: set[int] = field(default_factory=set)
     _holding: dict[int, int] = field(default_factory=dict)
+    _now: float = 0.0
 
     def number(self) -> int:
         """A number for a new task or broadcast."""
@@ -180,7 +181,7 @@ class TaskManager:
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
         """Return the nodes that a task which waits for a slot could ever start on; None where it does not wait."""
         record = self._tasks.get(task)
-        if record is None or record.started or task in self._withheld:
+        if record is None or record.status in ("running", "withheld"):
             return None
         if record.node is not None:
             node = self._table.nodes.get(record.node)
@@ -206,6 +207,7 @@ class TaskManager:
     def handle(self, message: Message, now: float) -> list[Effect]:
         """Take `message` at time `now`, in seconds of any steady clock; what must be done about it, in order."""
         effects: list[Effect] = []
+        self._now = now
         match message:
             case Submitted():
                 self._submit(message, effects)
@@ -234,8 +236,8 @@ class TaskManager:
                     self._settle(task, outcome, reason, effects)
                 self._take_from_broadcasts(rank)
             case Started(task):
-                if (record := self._tasks.get(task)) is not None:
-                    record.started = True
+                if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
+                    record.life.move("running", now)
                 return effects
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -252,11 +254,12 @@ class TaskManager:
             case Withheld(task, rank):
                 self._withhold(task, rank, now, effects)
             case Released(task, broken) if task in self._withheld:
-                self._withheld.discard(task)
                 record = self._tasks[task]
                 if broken:
                     self._settle(task, "error", "", effects)
                 else:
+                    self._withheld.discard(task)
+                    record.life.move("queued", now, "its inputs are there again")
                     self._waiting.put_back(task, record.needs, record.target)
             case Holding(rank, count):
                 self._holding[rank] = count
@@ -288,7 +291,7 @@ class TaskManager:
     def _submit(self, new: Submitted, effects: list[Effect]) -> None:
         for task in new.tasks:
             blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
-            self._tasks[task] = TaskState(new.target, new.replayable, new.needs, new.retries, blobs, bound)
+            self._tasks[task] = TaskState(task, new.target, new.replayable, new.needs, new.retries, blobs, bound)
             self._waiting.add(task, new.needs, new.target)
         if reason := self.infeasible(new.needs):
             self._waiting.discard(new.tasks)
@@ -320,7 +323,7 @@ class TaskManager:
     def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
-        new = TaskState(rank, True, record.needs, record.retries, bound=record.bound)
+        new = TaskState(task, rank, True, record.needs, record.retries, bound=record.bound)
         new.broadcast, new.share = broadcast, share
         self._tasks[task] = new
         record.members.add(task)
@@ -342,7 +345,7 @@ class TaskManager:
     def _take_over(self, found: Found, now: float) -> None:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
         for task in found.tasks:
-            self._tasks[task] = TaskState(found.rank, replayable=False, node=found.rank)
+            self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)
             self._table.hold(found.rank, task, NOTHING, now)
 
     def _take_from_broadcasts(self, rank: int) -> None:
@@ -360,7 +363,7 @@ class TaskManager:
             self._table.release(rank, task, now)
             if record.broadcast is not None:
                 self._broadcasts[record.broadcast].over.add(rank)
-            self._settle(task, "cancelled" if record.cancelled else "timeout", "", effects)
+            self._settle(task, "cancelled" if record.is_cancelled else "timeout", "", effects)
 
     def _drain(self, rank: int, effects: list[Effect]) -> None:
         if self._table.takes(rank):
@@ -380,7 +383,7 @@ class TaskManager:
         for task in node.tasks:
             record = self._tasks[task]
             record.losses += 1  # one sent ahead may have run, too: nobody has heard of what happened last
-            if record.cancelled:
+            if record.is_cancelled:
                 self._settle(task, "cancelled", reason, effects)
             elif outcome == "lost" and record.bound:
                 self._settle(task, "unkept", reason, effects)
@@ -390,11 +393,12 @@ class TaskManager:
                 again.append(task)
                 effects.append(Requeue(task, rank, record.losses + record.errors, reason))
         for task in reversed(again):
-            self._requeue(task)
+            self._requeue(task, reason)
 
-    def _requeue(self, task: int) -> None:
+    def _requeue(self, task: int, why: str) -> None:
         record = self._tasks[task]
-        record.node, record.started, record.recalled = None, False, False
+        record.life.move("queued", self._now, why)
+        record.node = None
         record.attempt += 1
         self._waiting.put_back(task, record.needs, record.target)
 
@@ -406,13 +410,13 @@ class TaskManager:
         if node is not None and node.spare >= 0:
             self._ahead.discard(ended.rank)
         match ended.outcome:
-            case "returned" if not record.cancelled:
-                self._requeue(ended.task)
-            case "lost" if not record.cancelled:
+            case "returned" if not record.is_cancelled:
+                self._requeue(ended.task, "its node handed it back")
+            case "lost" if not record.is_cancelled:
                 record.losses += 1
                 if record.replayable and record.losses <= self.retries:
                     effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, _KILLED))
-                    self._requeue(ended.task)
+                    self._requeue(ended.task, _KILLED)
                 else:
                     self._settle(ended.task, "lost", _KILLED, effects)
             case "returned" | "lost":
@@ -420,10 +424,10 @@ class TaskManager:
             case outcome:
                 mean = self.task_seconds
                 self.task_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
-                if ended.retry and record.replayable and record.errors < record.retries and not record.cancelled:
+                if ended.retry and record.replayable and record.errors < record.retries and not record.is_cancelled:
                     record.errors += 1
                     effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, ended.retry))
-                    self._requeue(ended.task)
+                    self._requeue(ended.task, ended.retry)
                 else:
                     self._settle(ended.task, outcome, "", effects)
 
@@ -434,15 +438,17 @@ class TaskManager:
         node = self._table.release(rank, task, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(rank)
-        if record.cancelled:
+        if record.is_cancelled:
             self._settle(task, "cancelled", "", effects)
             return
-        record.node, record.started, record.recalled = None, False, False
+        record.life.move("withheld", now, "an input was lost")
+        record.node = None
         record.attempt += 1
         self._withheld.add(task)
 
     def _settle(self, task: int, outcome: Outcome, reason: str, effects: list[Effect]) -> None:
         record = self._tasks.pop(task)
+        record.life.move("ended", self._now, reason)
         self._withheld.discard(task)
         effects.append(Settle(task, outcome, reason))
         if record.broadcast is not None:
@@ -456,10 +462,10 @@ class TaskManager:
         waiting: set[int] = set()
         for task in tasks:
             record = self._tasks.get(task)
-            if record is None or record.cancelled:
+            if record is None or record.is_cancelled:
                 continue
-            record.cancelled = True
             if record.node is not None:
+                record.life.move("cancelling", self._now)
                 effects.append(Stop(task, record.node))
             else:
                 waiting.add(task)
@@ -487,8 +493,8 @@ class TaskManager:
         recalled = 0
         for task in list(node.tasks)[node.slots :][::-1]:
             record = self._tasks[task]
-            if recalled < most and record.target is None and not record.started and not record.recalled:
-                record.recalled = True
+            if recalled < most and record.target is None and record.status == "sent":
+                record.life.move("recalled", self._now)
                 effects.append(Recall(task, rank))
                 recalled += 1
         return recalled
@@ -552,6 +558,7 @@ class TaskManager:
 
     def _send(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
         record = self._tasks[task]
+        record.life.move("sent", now)
         record.node = rank
         if self._table.hold(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
