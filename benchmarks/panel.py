@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import Mock
 
 from skyward.control.act.report import view
-from skyward.control.act.tasks.record import TaskHistory
+from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import Terms
 from skyward.control.observe.origin import Origin

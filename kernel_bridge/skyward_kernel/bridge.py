@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from skyward.errors import SkywardError
-from skyward_kernel.answering import QueryHandler, ReadOptions
-from skyward_kernel.carrying_out import SLOW, CommandHandler, OpenPool, attempt
+from skyward_kernel.commands import SLOW, CommandHandler, OpenPool, attempt
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.projection import encode
@@ -30,6 +29,7 @@ from skyward_kernel.protocol import (
     Reply,
 )
 from skyward_kernel.publisher import FindOrphans, Publisher
+from skyward_kernel.queries import QueryHandler, ReadOptions
 
 __all__ = ["PanelBridge", "PoolForm"]
 

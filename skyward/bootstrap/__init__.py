@@ -7,8 +7,8 @@ runs commands there, and `Mismatches` tells what differs from this process in th
 from skyward.bootstrap.client_environment import check_requirements, has_own_environment
 from skyward.bootstrap.compare import Mismatches, modules_in, words_in
 from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events, read_facts
-from skyward.bootstrap.here import SharedSetup
 from skyward.bootstrap.includes import Includes, check_includes, collect
+from skyward.bootstrap.local import SharedSetup
 from skyward.bootstrap.plan import Plan, PluginStep, client_settings
 from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
 from skyward.bootstrap.script import script

@@ -69,7 +69,7 @@ from skyward.values import limits
 from skyward.values.validation import FrozenMap, closest, number, shown
 
 if TYPE_CHECKING:
-    from skyward.control.act.recovered import RecoveredTask
+    from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.snapshot import KeptView
     from skyward.scaling.snapshot import Demand
 

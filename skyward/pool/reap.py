@@ -13,7 +13,7 @@ from skyward.providers.protocol import SSHAccess
 from skyward.values.validation import shown
 
 if TYPE_CHECKING:
-    from skyward.control.act.nodes.offered import Offered
+    from skyward.control.act.nodes.offers import Offered
 
 __all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool", "told"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from skyward import events
 from skyward.formatting import duration_text, money_text
-from skyward.reporting.lines import SHOWN, line_of
+from skyward.reporting.event_text import SHOWN, line_of
 from skyward.reporting.screen import Screen, is_terminal, notify, screen
 
 if TYPE_CHECKING:

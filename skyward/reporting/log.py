@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyward.journal.claim import data_directory
-from skyward.reporting.lines import LOGGED, line_of
+from skyward.reporting.event_text import LOGGED, line_of
 
 if TYPE_CHECKING:
     from skyward.events.bus import EventBus

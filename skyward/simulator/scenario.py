@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group

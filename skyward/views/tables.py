@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skyward.formatting import money_text, size_text
 
 if TYPE_CHECKING:
-    from skyward.control.act.recovered import RecoveredTask
+    from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.origin import Origin
     from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, TaskView
     from skyward.events.decisions import DecisionEvent

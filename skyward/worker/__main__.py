@@ -39,15 +39,15 @@ from skyward.wire.transport.trust import Pass, presented
 from skyward.worker.blobs.bulk import BulkServer
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.events.context import current_task_number
-from skyward.worker.events.ending import run_exit_functions
+from skyward.worker.events.flush import run_exit_functions
 from skyward.worker.events.output import capture_descriptors
 from skyward.worker.events.streams import replace_streams
 from skyward.worker.machine.hardware import memory_gb, vcpus
 from skyward.worker.machine.sampling import start_sampling
 from skyward.worker.runtime.agent import Agent
 from skyward.worker.runtime.connection_limit import ConnectionLimit, raise_descriptor_limit
+from skyward.worker.runtime.directory_lock import hold
 from skyward.worker.runtime.lease import Lease
-from skyward.worker.runtime.uses import hold
 from skyward.worker.supervisor import BEAT
 from skyward.worker.tasks.folder import remember
 from skyward.worker.tasks.threads import bind_threads

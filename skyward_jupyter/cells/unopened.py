@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from skyward.errors import MissingModuleError, UsageError
 from skyward.wire.objects.notebook import Nested
 from skyward.wire.payloads.payload import Packed
-from skyward.worker.tasks.missing import pip_name
+from skyward.worker.tasks.missing_modules import pip_name
 
 __all__ = ["LazyModule", "StayedBehind", "UnopenedValue", "module_here"]
 

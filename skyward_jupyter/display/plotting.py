@@ -13,7 +13,7 @@ from skyward_jupyter.display.redrawing import Redrawing
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward_jupyter.display.tape import OutputRecorder
+    from skyward_jupyter.display.recorder import OutputRecorder
 
 __all__ = ["LivePlot"]
 

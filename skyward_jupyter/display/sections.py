@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from skyward.worker.display.display import CLEAR_MIME
-from skyward_jupyter.display.tape import OutputRecorder
+from skyward_jupyter.display.recorder import OutputRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from skyward.worker.display.display import CLEAR_MIME
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward_jupyter.display.tape import OutputRecorder
+    from skyward_jupyter.display.recorder import OutputRecorder
 
 __all__ = ["CellSink"]
 

@@ -24,7 +24,7 @@ from skyward.views.tables import (
     task_table,
 )
 from skyward_jupyter.display.progress import Progress, meter, opening
-from skyward_jupyter.failures.present import presented
+from skyward_jupyter.failures.presentation import presented
 from skyward_jupyter.failures.tracebacks import Tracebacks
 from skyward_jupyter.magics.panel import CellMarks
 from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, Option, explain
@@ -35,7 +35,7 @@ from skyward_jupyter.options.traits import ConfiguredMagics
 from skyward_jupyter.options.underline import split_line, underlined
 from skyward_jupyter.running.handle import cell_table
 from skyward_jupyter.running.run import CellRunner
-from skyward_kernel.carrying_out import cancel_cell
+from skyward_kernel.commands import cancel_cell
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

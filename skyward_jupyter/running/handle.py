@@ -4,15 +4,15 @@ from collections.abc import Generator, Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.process.waking import Bell
+from skyward.process.thread_events import ThreadEvent
 from skyward.views.tables import table
-from skyward_jupyter.failures.present import interrupted, presented
+from skyward_jupyter.failures.presentation import interrupted, presented
 
 if TYPE_CHECKING:
+    from skyward_jupyter.display.recorder import OutputRecorder
     from skyward_jupyter.display.sections import NodeSections
-    from skyward_jupyter.display.tape import OutputRecorder
-    from skyward_jupyter.running.live import LiveLine
-    from skyward_jupyter.running.sent import CellRun
+    from skyward_jupyter.running.cell_run import CellRun
+    from skyward_jupyter.running.status_line import StatusLine
 
 __all__ = ["CellHandle", "Status", "cell_table"]
 
@@ -45,7 +45,7 @@ class CellHandle:
         self.pool = pool
         self.code = code
         self.tape = tape
-        self.line: LiveLine | None = None
+        self.line: StatusLine | None = None
         self._sent = sent
         self._grace = grace
         self._lock = Lock()
@@ -90,7 +90,7 @@ class CellHandle:
         return self._over().__await__()
 
     async def _over(self) -> Any:
-        bell = Bell()
+        bell = ThreadEvent()
         for run in self._sent.runs:
             run.future.add_done_callback(bell.ring)
         await bell.until(self.done)

@@ -7,20 +7,20 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from skyward.process.waking import Bell
+from skyward.process.thread_events import ThreadEvent
 from skyward.wire.objects.notebook import Side
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.display.elements import Elements, counted, weight
 from skyward_jupyter.display.redrawing import Redrawing
-from skyward_jupyter.failures.present import interrupted, presented
+from skyward_jupyter.failures.presentation import interrupted, presented
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.results import opened
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
     from skyward_jupyter.display.plotting import LivePlot
-    from skyward_jupyter.running.live import LiveLine
+    from skyward_jupyter.running.status_line import StatusLine
 
 __all__ = ["ReadAhead", "StreamHandle"]
 
@@ -48,7 +48,7 @@ class ReadAhead:
         self.elements = elements
         self._user_ns = user_ns
         self.plot = plot
-        self.line: LiveLine | None = None
+        self.line: StatusLine | None = None
         self.future: Future[CellResult] = Future()
 
     def __getattr__(self, name: str) -> Any:
@@ -147,7 +147,7 @@ class StreamHandle(CellHandle):
         self.result()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        bell, position = Bell(), 0
+        bell, position = ThreadEvent(), 0
 
         def there() -> bool:
             return self._elements.is_over or self._elements.get(position) is not None

@@ -7,7 +7,7 @@ from pickle import Pickler
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from skyward.control.act.tasks.missing import with_fix
+from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.formatting import joined, nodes_text
 from skyward.kept.handles import Kept, call, renew
 from skyward.wire.kinds.arrays import is_inside_frame
@@ -23,10 +23,10 @@ from skyward.wire.objects.contents import is_shared_visibly
 from skyward.wire.objects.notebook import Side, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import ReturnedState
-from skyward.worker.cells.joint import Together
+from skyward.worker.cells.object_graph import Together
 from skyward.worker.cells.program import VALUE
-from skyward.worker.tasks.missing import pip_name
+from skyward.worker.cells.returned_state import ReturnedState
+from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
 from skyward_jupyter.cells.unopened import StayedBehind, UnopenedValue, module_here

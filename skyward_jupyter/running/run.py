@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from skyward.control.act.nodes.offered import provider_config
+from skyward.control.act.nodes.offers import provider_config
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
 from skyward.formatting import count_text, duration_text
@@ -30,20 +30,20 @@ from skyward_jupyter.display.elements import MOST, Elements, weight
 from skyward_jupyter.display.footer import Footer, footer_of
 from skyward_jupyter.display.plotting import LivePlot
 from skyward_jupyter.display.progress import Progress, meter, opening
+from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
-from skyward_jupyter.display.tape import OutputRecorder
-from skyward_jupyter.failures.present import interrupted
+from skyward_jupyter.failures.presentation import interrupted
 from skyward_jupyter.failures.tracebacks import as_of_the_cell
 from skyward_jupyter.files.choice import Asked
 from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.options.shown_config import shown_value
+from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
-from skyward_jupyter.running.live import follow
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
-from skyward_jupyter.running.sent import CellRun
+from skyward_jupyter.running.status_line import follow
 from skyward_jupyter.running.stopping import meanwhile
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import TaskCancelledError
 from skyward.formatting import asked_to_stop, joined, nodes_text, size_text
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import ReturnedState
+from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.running.results import apply_result, apply_results
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
-from skyward_kernel.carrying_out import attempt, scale_or_stop
+from skyward_kernel.commands import attempt, scale_or_stop
 from skyward_kernel.decoding import decode
 from skyward_kernel.pools import manager_of
 from skyward_kernel.projection import changes, encode, project

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import skyward as sky
-from skyward.link import holdings
+from skyward.link import blob_inventory as holdings
 from tests.local.conftest import Wait
 
 pytestmark = pytest.mark.local

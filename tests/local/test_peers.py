@@ -16,7 +16,7 @@ import skyward as sky
 from skyward.wire.protocol.messages import Blob
 from skyward.wire.transport.peers import LENGTH, REQUEST, STREAM, contexts
 from skyward.wire.transport.trust import Authority
-from skyward.worker.blobs.arrivals import IncomingBlobs
+from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.peers import Getting, stream
 from skyward.worker.blobs.store import BlobStore
 from tests.local import tasks
@@ -64,7 +64,7 @@ def says(*frames: bytes) -> Callable[[ssl.SSLSocket], None]:
 
 @pytest.fixture
 def arrivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[IncomingBlobs]:
-    monkeypatch.setattr("skyward.worker.blobs.arrivals.KEEP", 0.0)
+    monkeypatch.setattr("skyward.worker.blobs.incoming.KEEP", 0.0)
     store = BlobStore()
     yield IncomingBlobs(store)
     store.drop([BLOB.key])

@@ -21,8 +21,8 @@ from skyward.control.decide.machines.instance import (
     observe,
 )
 from skyward.control.decide.machines.messages import Desired, Drain, Request
-from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.capability import CapabilityRule
 from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
 from skyward.scaling.fixed_elastic import FixedElasticRule

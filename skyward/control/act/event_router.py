@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
-from skyward.control.act.tasks.left_results import NOTICED_WITHIN, LeftResult
-from skyward.control.act.tasks.remote import ResultLostError
+from skyward.control.act.tasks.remote_blobs import ResultLostError
+from skyward.control.act.tasks.remote_results import NOTICED_WITHIN, RemoteResult
 from skyward.control.act.tasks.task import Arrived, Work, handles_in
 from skyward.control.decide import messages as plane
 from skyward.control.decide.tasks import messages as tasks
@@ -81,12 +81,12 @@ class EventRouter:
         delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
-        leave: "Callable[[Node, Finished, Work], LeftResult | None]",
-        lost: "Callable[[Node, Work, LeftResult], None]",
+        leave: "Callable[[Node, Finished, Work], RemoteResult | None]",
+        lost: "Callable[[Node, Work, RemoteResult], None]",
         kept: "Callable[[Node, KeptInfo, int], None]",
     ) -> None:
         self.works = works
-        self.arrived: dict[int, Arrived | LeftResult] = {}
+        self.arrived: dict[int, Arrived | RemoteResult] = {}
         self.sink = ConsoleSink(label=True)
         self._failed: WeakSet[Sink] = WeakSet()
         self.log = Log()
@@ -266,7 +266,7 @@ class EventRouter:
             node.tell(Drop(keys))
         self._ended(node, event, arrived, work)
 
-    def _ended(self, node: "Node", event: Finished, arrived: Arrived | LeftResult, work: Work | None) -> None:
+    def _ended(self, node: "Node", event: Finished, arrived: Arrived | RemoteResult, work: Work | None) -> None:
         retry = ""
         if work is not None:
             work.seconds, work.error = event.seconds, event.error

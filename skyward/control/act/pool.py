@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward import events
-from skyward.control.act.alarm import Alarm
+from skyward.control.act.event_publisher import FAILURES, Observer
 from skyward.control.act.event_router import EventRouter
 from skyward.control.act.feeding import Feeding
 from skyward.control.act.kept_values import KeptValues, keys_of
@@ -22,17 +22,17 @@ from skyward.control.act.nodes.cluster import Clustering
 from skyward.control.act.nodes.fleet import Fleet
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
-from skyward.control.act.observing import FAILURES, Observer
-from skyward.control.act.recovered import RecoveredTask, end_inputs
+from skyward.control.act.recovered_tasks import RecoveredTask, end_inputs
 from skyward.control.act.report import view
-from skyward.control.act.setting_up import plane_of
+from skyward.control.act.setup import plane_of
 from skyward.control.act.tasks.deadlock import DeadlockDetector
+from skyward.control.act.tasks.history import TaskHistory, unix_offset
 from skyward.control.act.tasks.inputs import Inputs, with_note
-from skyward.control.act.tasks.left_results import LeftResult, LeftResults
 from skyward.control.act.tasks.prerequisites import Prerequisites
-from skyward.control.act.tasks.record import TaskHistory, unix_offset
+from skyward.control.act.tasks.remote_results import RemoteResult, RemoteResults
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import Arrived, BroadcastWork, Work
+from skyward.control.act.timer import Timer
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
 from skyward.control.decide.plane import ControlPlane, undrainable
@@ -91,7 +91,7 @@ class Pool:
         self.task_record = TaskHistory(self._works, self._rank_of)
         wrote = self.task_record.wrote
         self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
-        self._left = LeftResults(
+        self._left = RemoteResults(
             name,
             options.retry_on_interruption,
             self.submit,
@@ -119,7 +119,7 @@ class Pool:
         self._unwanted: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._alarm = Alarm(lambda: self._tell(plane.Tick()))
+        self._alarm = Timer(lambda: self._tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._give_back, say)
         self._leaves = False
@@ -401,7 +401,7 @@ class Pool:
         if self._fleet.nodes.get(node.rank) is node:
             self._tell(tasks.Holding(node.rank, count))
 
-    def _withhold(self, node: Node, work: Work, result: LeftResult) -> None:
+    def _withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
         """Have a task wait until a result that it takes, and that was lost, is there again."""
         work.running = False
         self._tell(tasks.Withheld(work.task, node.rank))

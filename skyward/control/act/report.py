@@ -6,8 +6,8 @@ from itertools import islice
 
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.act.nodes.node import Node
-from skyward.control.act.tasks.record import unix_offset
-from skyward.control.decide.machines.machines import Machine, MachineBook
+from skyward.control.act.tasks.history import unix_offset
+from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.lifecycle import PoolState
 from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, StartupFailureView
@@ -30,7 +30,7 @@ def view(
     book = plane.reconciler.book
     over = state == "closed"
     if over:  # nothing moves what it had any more: its machines have been given back, and its tasks have ended
-        book = MachineBook()
+        book = MachineTable()
     seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
     groups = plane.groups.values()
     order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from skyward.control.decide.machines.budget import Ledger
-from skyward.control.decide.machines.machines import Machine, MachineBook
+from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.events.decisions import Inputs
 from skyward.scaling.snapshot import Counts, Group, NodeLoad
@@ -32,7 +32,7 @@ class _Nodes(Sequence[NodeLoad]):
 class View:
     """Looks at the parts of a control plane, and changes none."""
 
-    def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, book: MachineBook, ledger: Ledger) -> None:
+    def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, book: MachineTable, ledger: Ledger) -> None:
         self._groups = groups
         self._tasks = tasks
         self._book = book

@@ -11,8 +11,8 @@ from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.load import View
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import LAST, LEAD, Ledger
-from skyward.control.decide.machines.machines import MachineBook
 from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
     Decided,
     DrainNode,
@@ -506,7 +506,7 @@ class ControlPlane:
 
 
 def undrainable(
-    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+    book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> str:
     """Why the node of a rank cannot be drained; empty where it can. `kept`: names of what nodes keep, by rank."""
     machine = book.seated(rank, "RUNNING")
@@ -523,7 +523,7 @@ def undrainable(
 
 
 def after_drain(
-    book: MachineBook, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+    book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> Mapping[str, int] | None:
     """Nodes wanted, by group, once the node of a rank is drained; None where it cannot be."""
     machine = book.seated(rank, "RUNNING")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.snapshot import Group
 
 __all__ = ["PlaneSettings"]

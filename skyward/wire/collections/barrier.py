@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from casty import Askable, Context, Ref, actor
 
 from skyward.process.clock import clock
-from skyward.wire.collections.asking import REASK, Address, fresh_id
+from skyward.wire.collections.ask import REASK, Address, fresh_id
 
 __all__ = ["Barrier", "Meeting", "barrier"]
 

@@ -9,7 +9,7 @@ from casty import Askable, Context, actor
 from skyward.wire.collections.batches import Batches
 
 if TYPE_CHECKING:
-    from skyward.wire.collections.asking import Address
+    from skyward.wire.collections.ask import Address
 
 __all__ = ["Count", "Counting", "counter_eventual", "counter_strong", "remember"]
 

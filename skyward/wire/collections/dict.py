@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from casty import Askable, Context, actor
 
-from skyward.wire.collections.asking import Address, fresh_id
+from skyward.wire.collections.ask import Address, fresh_id
 
 __all__ = ["Entries", "entry_eventual", "entry_strong"]
 

@@ -11,7 +11,7 @@ from casty.collections import MISSING, Set
 
 from skyward.errors import SpecError
 from skyward.wire.collections import queue as queueing
-from skyward.wire.collections.asking import Address, fresh_id, persist
+from skyward.wire.collections.ask import Address, fresh_id, persist
 from skyward.wire.collections.barrier import Meeting, barrier
 from skyward.wire.collections.counter import Counting, counter_eventual, counter_strong
 from skyward.wire.collections.dict import Entries, entry_eventual, entry_strong

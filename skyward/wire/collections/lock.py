@@ -8,7 +8,7 @@ from casty import Askable, Context, Ref, actor
 
 from skyward.errors import CollectionUnavailableError
 from skyward.process.clock import clock
-from skyward.wire.collections.asking import Address, fresh_id
+from skyward.wire.collections.ask import Address, fresh_id
 
 __all__ = ["REMEMBERED", "TTL", "Held", "Locking", "lock"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from casty import Askable, Context, Ref, actor
 
 from skyward.process.clock import clock
-from skyward.wire.collections.asking import REASK
+from skyward.wire.collections.ask import REASK
 from skyward.wire.collections.counter import remember
 
 __all__ = ["Got", "Line", "Put", "Size", "Take", "Withdraw", "page", "queue"]

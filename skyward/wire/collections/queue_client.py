@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from skyward.wire.collections.asking import Address, fresh_id
+from skyward.wire.collections.ask import Address, fresh_id
 from skyward.wire.collections.batches import Batches
 from skyward.wire.collections.queue import Forget, Got, Load, Put, Size, Take, Withdraw, Write
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import cloudpickle
 
-from skyward.wire.kinds.greedy import set_state_of
+from skyward.wire.kinds.dynamic_attributes import set_state_of
 
 __all__ = ["CONTAINERS", "Filling", "filling_of", "is_own_dict", "reduce_container", "refill"]
 

@@ -32,11 +32,11 @@ from skyward.kept.keep import stand_in
 from skyward.wire.kinds.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
 from skyward.wire.kinds.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
 from skyward.wire.kinds.containers import CONTAINERS, Filling, filling_of, is_own_dict, refill
+from skyward.wire.kinds.dynamic_attributes import reduced_of
 from skyward.wire.kinds.enums import attributes_of_members, is_machinery, restore_members
 from skyward.wire.kinds.exceptions import Parts, parts_of_exception, refill_exception, restore_exception
-from skyward.wire.kinds.greedy import reduced_of
 from skyward.wire.kinds.stateless import CACHED, OF_CLASSES
-from skyward.wire.kinds.typed import TYPING
+from skyward.wire.kinds.type_variables import TYPING
 from skyward.wire.objects.library_settings import LibrarySettings
 from skyward.wire.objects.process_wide import name_of, set_state, state_of
 

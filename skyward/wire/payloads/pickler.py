@@ -3,7 +3,8 @@
 - Classes with `__slots__` keep them.
 - Containers of classes with methods of their own are rebuilt as they are (`skyward.wire.kinds.containers`).
 - Exceptions are rebuilt without a call of their `__init__` (`skyward.wire.kinds.exceptions`).
-- Type aliases, type variables and `NewType` travel by value where other objects do (`skyward.wire.kinds.typed`).
+- Type aliases, type variables and `NewType` travel by value where other objects do
+  (`skyward.wire.kinds.type_variables`).
 - Functions of `functools.lru_cache` travel by value where other functions do (`skyward.wire.kinds.caches`).
 - A local module that travels by value, and its functions, share one set of globals on the node, as they do here.
 - A class that comes home is the class that left, unchanged. On a node each call has classes of its own, but for those
@@ -30,14 +31,14 @@ from skyward.kept.keep import stand_in
 from skyward.task.variables import TaskVar
 from skyward.wire.kinds.caches import Caches, reduce_cached
 from skyward.wire.kinds.containers import CONTAINERS, reduce_container
+from skyward.wire.kinds.dynamic_attributes import reduce_greedy
 from skyward.wire.kinds.enums import reduce_enum, restore_members
 from skyward.wire.kinds.exceptions import reduce_exception
-from skyward.wire.kinds.greedy import reduce_greedy
 from skyward.wire.kinds.identities import Sentinels, the_sentinel
 from skyward.wire.kinds.stateless import CACHED
-from skyward.wire.kinds.typed import TYPING, reduce_typing
+from skyward.wire.kinds.type_variables import TYPING, reduce_typing
 from skyward.wire.kinds.versions import note_version, version_of
-from skyward.wire.payloads.sharing import SharedClasses
+from skyward.wire.payloads.shared_classes import SharedClasses
 
 __all__ = ["CallScope", "Pickler", "decoding_for", "track_classes_by_call"]
 

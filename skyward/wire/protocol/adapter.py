@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn
 
 from skyward.providers.protocol import Access, ExecAccess, Instance, InstanceStatus, LocalAccess, SSHAccess
 from skyward.values.validation import FrozenMap
-from skyward.wire.protocol.strict import (
+from skyward.wire.protocol.validation import (
     Malformed,
     amount,
     amounts,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from skyward.wire.transport.bulk import FULL, GET, MISSING, OK, PUT, SIZE, Request, send_file
 from skyward.wire.transport.proof import prove_to_caller
-from skyward.worker.blobs.arrivals import IncomingBlobs
 from skyward.worker.blobs.gate import Gate
+from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.store import BlobStore
 
 __all__ = ["BulkServer"]

@@ -17,8 +17,8 @@ from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
 from skyward.wire.transport.bulk import read_exactly, read_into
 from skyward.wire.transport.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
 from skyward.wire.transport.trust import Credentials
-from skyward.worker.blobs.arrivals import Arrival, IncomingBlobs, Source
 from skyward.worker.blobs.gate import Gate
+from skyward.worker.blobs.incoming import Arrival, IncomingBlobs, Source
 from skyward.worker.blobs.store import BlobLocation
 
 __all__ = ["Getting", "Peers", "share", "stream"]

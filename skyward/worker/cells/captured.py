@@ -19,7 +19,7 @@ from skyward.wire.objects.notebook import Shared, Side, pack_shared, unpack_trac
 from skyward.wire.objects.process_wide import name_of, state_test, title_of
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.finalizers import Departing
-from skyward.worker.cells.written import Watch, address_of, watch
+from skyward.worker.cells.write_detection import Watch, address_of, watch
 
 __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
 

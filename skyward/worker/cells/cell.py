@@ -22,11 +22,9 @@ from skyward.wire.failures.failure import Failure, capture_failure
 from skyward.wire.objects.notebook import Side, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Root
-from skyward.worker.cells.failing import recorder_for
 from skyward.worker.cells.files import CellFiles
-from skyward.worker.cells.harvest import ReturnedState, harvest
 from skyward.worker.cells.imports import Forgotten, install
-from skyward.worker.cells.keeping import (
+from skyward.worker.cells.kept import (
     CellSurroundings,
     among_cells,
     find_kept,
@@ -36,19 +34,21 @@ from skyward.worker.cells.keeping import (
     note_classes,
     opened_all,
 )
-from skyward.worker.cells.mainmodule import as_main
+from skyward.worker.cells.main_module import as_main
 from skyward.worker.cells.program import SHOW, STREAM, VALUE, Program, build
+from skyward.worker.cells.recorded_failures import recorder_for
+from skyward.worker.cells.returned_state import ReturnedState, harvest
 from skyward.worker.cells.shell import NodeShell
-from skyward.worker.cells.surroundings import Surroundings
+from skyward.worker.cells.side_effects import Surroundings
 from skyward.worker.display import figures
 from skyward.worker.display.display import display, publish
 from skyward.worker.display.ipython import redirect_displays
 from skyward.worker.events.context import current_task
+from skyward.worker.tasks.exceptions import as_ordinary_error
 from skyward.worker.tasks.forked import leave_if_forked
 from skyward.worker.tasks.guard import Interrupted
 from skyward.worker.tasks.kept import Entry, keeping_for, noting_uses
-from skyward.worker.tasks.missing import missing_module
-from skyward.worker.tasks.raised import as_ordinary_error
+from skyward.worker.tasks.missing_modules import missing_module
 
 __all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
 
@@ -84,7 +84,7 @@ class CellRequest:
         shows: whether the last expression is displayed.
         files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
         gives: whether the notebook displays it.
-        keep: names whose values the node keeps, see `skyward.worker.cells.keeping`.
+        keep: names whose values the node keeps, see `skyward.worker.cells.kept`.
         elsewhere: those of them to whose objects, or to objects in them, the notebook refers by other ways too.
         keep_for: seconds after their last use in which scaling down does not take the node.
         texts: the sources of functions that go along, by the files that their code names.

@@ -14,7 +14,7 @@ from typing import Any, override
 
 from skyward.wire.objects.contents import of_user
 from skyward.wire.payloads.sources import ModuleSource
-from skyward.worker.cells.insides import Insides
+from skyward.worker.cells.fingerprint import Fingerprint
 
 __all__ = ["Forgotten", "Variables", "first_variables", "install", "installed_names", "variables_of"]
 
@@ -80,7 +80,7 @@ def first_variables(name: str) -> Variables | None:
 def variables_of(module: ModuleType) -> Variables:
     """Return the globals of a module, but for modules, and the attributes of its classes and functions."""
     found: Variables = {}
-    insides = Insides()
+    insides = Fingerprint()
     for name, value in list(vars(module).items()):
         if not name.startswith("__") and not isinstance(value, ModuleType):
             found[name] = value, insides.of(value)

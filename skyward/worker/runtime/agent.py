@@ -44,21 +44,21 @@ from skyward.wire.protocol.messages import (
     Submit,
     Topology,
 )
-from skyward.worker.blobs.arrivals import IncomingBlobs
-from skyward.worker.blobs.holds import BlobReferences
+from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.peers import Peers
+from skyward.worker.blobs.references import BlobReferences
 from skyward.worker.blobs.store import BlobStore
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.runtime.cluster import Membership
-from skyward.worker.runtime.recent import Recent
+from skyward.worker.runtime.recent_tasks import Recent
 from skyward.worker.runtime.replies import Replies
+from skyward.worker.tasks.exceptions import failed
 from skyward.worker.tasks.execute import Functions, input_streams
 from skyward.worker.tasks.executor import Executor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoShelf, ValueShelf
-from skyward.worker.tasks.owned import is_ours
-from skyward.worker.tasks.raised import failed
+from skyward.worker.tasks.ownership import is_ours
 from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:

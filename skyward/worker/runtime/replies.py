@@ -15,7 +15,7 @@ from skyward.wire.protocol.messages import Batch, Event, Exchange, Finished, Out
 from skyward.wire.protocol.text import with_encodable_text
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.events.outbox import Outbox
-from skyward.worker.tasks.raised import failed
+from skyward.worker.tasks.exceptions import failed
 
 if TYPE_CHECKING:
     from casty import Ref

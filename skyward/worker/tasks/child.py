@@ -22,7 +22,7 @@ from skyward.wire.collections.requests import Request
 from skyward.wire.payloads.pickler import track_classes_by_call
 from skyward.wire.protocol.messages import CODES, Blob, Code, Credit, Event, Feed, Output, Submit
 from skyward.worker.blobs.store import BlobLocation, BlobStore, read_place
-from skyward.worker.events.ending import run_exit_functions
+from skyward.worker.events.flush import run_exit_functions
 from skyward.worker.events.output import Descriptors
 from skyward.worker.events.streams import replace_streams
 from skyward.worker.tasks.execute import Functions, execute, input_streams

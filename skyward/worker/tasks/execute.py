@@ -35,10 +35,10 @@ from skyward.wire.protocol.messages import (
 from skyward.worker.events.context import Port, TaskContext, running
 from skyward.worker.events.streams import end_task
 from skyward.worker.tasks.coroutines import run_coroutine, send_elements
+from skyward.worker.tasks.exceptions import as_ordinary_error
 from skyward.worker.tasks.guard import Guard, Interrupted, Reason
 from skyward.worker.tasks.jobs import InputStream, Job, Stopped
-from skyward.worker.tasks.missing import missing_module
-from skyward.worker.tasks.raised import as_ordinary_error
+from skyward.worker.tasks.missing_modules import missing_module
 
 __all__ = ["Functions", "execute", "input_streams"]
 

@@ -14,11 +14,11 @@ from skyward.wire.protocol.messages import CODES, Code, Credit, Event, Feed, Fin
 from skyward.worker.blobs.store import BlobLocation, BlobStore
 from skyward.worker.events.context import Port
 from skyward.worker.events.output import Pump
-from skyward.worker.tasks.childprocess import ChildProcess
+from skyward.worker.tasks.child_process import ChildProcess
+from skyward.worker.tasks.exceptions import failed
 from skyward.worker.tasks.execute import Functions, execute
 from skyward.worker.tasks.guard import Reason, ThreadGuard
 from skyward.worker.tasks.jobs import Job
-from skyward.worker.tasks.raised import failed
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
 

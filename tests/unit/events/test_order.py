@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyward import events as ev
-from skyward.control.act.observing import Observer
+from skyward.control.act.event_publisher import Observer
 from skyward.control.act.tasks.task import BroadcastWork, TaskFuture, Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines

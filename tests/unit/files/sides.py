@@ -12,7 +12,7 @@ from skyward.files.request import FilesRequest, FilesResult
 from skyward.values.validation import FrozenMap
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.files import CellFiles
-from skyward.worker.cells.harvest import ReturnedState
+from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks import folder as folders
 from skyward.worker.tasks.folder import Directories
 from skyward_jupyter.files.choice import Asked

@@ -11,7 +11,7 @@ import pytest
 from skyward.errors import PayloadError
 from skyward.files.disk import write
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import ReturnedState
+from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.options.options import parse_cell
 from tests.unit.files.sides import Sides, contents
 

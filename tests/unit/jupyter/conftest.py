@@ -23,7 +23,7 @@ from skyward.functions.target import current_pool
 from skyward.pool.open_pools import observe_with, observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import ReturnedState
+from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager

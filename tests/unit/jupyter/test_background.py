@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from skyward_jupyter.display.tape import OutputRecorder
+from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.running.handle import CellHandle
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
 

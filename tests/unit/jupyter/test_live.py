@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skyward_jupyter.running.live import LiveLine
+from skyward_jupyter.running.status_line import StatusLine
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ class Line:
         fake: Any = [SimpleNamespace(future=future) for future in self.handle.futures]
         shell: Any = SimpleNamespace(display_pub=publisher)
         handle: Any = self.handle
-        self.line = LiveLine(shell, handle, fake, footer=False)
+        self.line = StatusLine(shell, handle, fake, footer=False)
         self.line.start()
         self.line.show()
 

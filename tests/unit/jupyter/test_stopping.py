@@ -10,7 +10,7 @@ import pytest
 
 from skyward.control.act.tasks.run import Remains
 from skyward.errors import NodeLostError, TaskCancelledError
-from skyward_jupyter.running import sent
+from skyward_jupyter.running import cell_run as sent
 from skyward_jupyter.running.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 

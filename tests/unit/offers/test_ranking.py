@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import skyward as sky
 from skyward.accelerators import describe, names
-from skyward.control.act.nodes.offered import Found, find_offers
+from skyward.control.act.nodes.offers import Found, find_offers
 from skyward.offers import Asked, Candidate, excluded_by, no_offer_fits, rank
 from skyward.providers.protocol import InstanceType, Offer, Provider
 from skyward.specs import Spec

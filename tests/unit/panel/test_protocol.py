@@ -13,8 +13,7 @@ from scripts.panel_build import FOLDER, NOTE, digest
 from scripts.panel_types import PATH, typescript
 from skyward.errors import UsageError
 from skyward_jupyter.magics.panel import open_pool, read_options
-from skyward_kernel.answering import QueryHandler
-from skyward_kernel.carrying_out import CommandHandler
+from skyward_kernel.commands import CommandHandler
 from skyward_kernel.decoding import LONGEST, decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
@@ -36,6 +35,7 @@ from skyward_kernel.protocol import (
     StopAll,
     StopPool,
 )
+from skyward_kernel.queries import QueryHandler
 from tests.unit.jupyter.conftest import Notebook
 from tests.unit.panel.conftest import FakePool, task
 

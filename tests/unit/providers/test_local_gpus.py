@@ -7,8 +7,8 @@ from types import MappingProxyType
 import pytest
 
 import skyward as sky
-from skyward.control.act.nodes.offered import Offered
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.act.nodes.offers import Offered
+from skyward.control.decide.machines.sources import MachineSource
 from skyward_providers.local_gpus import GPUs, find_gpus, parse, visible
 
 CARD = GPUs("RTX_4090", 1, 24.0)

@@ -19,7 +19,7 @@ from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent, Inputs
 from skyward.reporting import log
 from skyward.reporting.console import Console, style_of
-from skyward.reporting.lines import LOGGED, SHOWN, line_of
+from skyward.reporting.event_text import LOGGED, SHOWN, line_of
 from skyward.reporting.screen import Screen
 
 pytestmark = pytest.mark.unit

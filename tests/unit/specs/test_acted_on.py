@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.act.nodes.offered import Offered
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.act.nodes.offers import Offered
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.providers.protocol import (
     PROVIDER_FIELDS,
     SETUP_FIELDS,

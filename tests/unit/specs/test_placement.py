@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.decide.machines.machines import MachineBook
+from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.tasks.broadcast import chosen_ranks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import Broadcast, Member, NodeJoined, NodeRemoved, Settle
@@ -50,7 +50,7 @@ class World:
     """A pool with a CPU node of rank 0 and GPU nodes of ranks 1 and 2, of which `up` have joined."""
 
     def __init__(self, *up: int) -> None:
-        self.book = MachineBook()
+        self.book = MachineTable()
         self.tasks = TaskManager()
         for rank, group in enumerate(("cpu", "gpu", "gpu")):
             self.book.add(group, rank, 0.0, 0.0)

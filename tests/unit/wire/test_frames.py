@@ -18,7 +18,7 @@ import pytest
 
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.failures.frames import FrameRecorder, FrameState, NodeValue
-from skyward.worker.cells import failing
+from skyward.worker.cells import recorded_failures as failing
 
 pytestmark = pytest.mark.unit
 

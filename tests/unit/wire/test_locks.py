@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from casty import ActorSystem
 
-from skyward.wire.collections.asking import Address
+from skyward.wire.collections.ask import Address
 from skyward.wire.collections.lock import REMEMBERED, Acquire, Release, Renew, lock
 
 pytestmark = pytest.mark.unit

@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.act.nodes.cluster import Clustering
-from skyward.control.act.nodes.differences import Differences
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.act.nodes.node import Node
+from skyward.control.act.nodes.version_differences import Differences
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import WorldMessage
 from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
 from skyward.errors import ProvisioningError

@@ -22,8 +22,8 @@ from skyward.bootstrap import (
     has_own_environment,
 )
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
-from skyward.control.act.nodes.offered import ASK_WITHIN, Offered, find_offers, provider_config
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.act.nodes.offers import ASK_WITHIN, Offered, find_offers, provider_config
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import Terms
 from skyward.control.observe.startup import StartupTracker
 from skyward.errors import ProvisioningError, SkywardError

@@ -13,17 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyward.bootstrap import Facts, PhaseEvent, Plan
-from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
+from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.deadlines import LOOK, UNHEARD, Deadlines
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import Boot
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
+from skyward.link.blob_inventory import BlobInventory
 from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
-from skyward.link.holdings import BlobInventory
 from skyward.link.launch import enter_worker, start_worker
 from skyward.link.ssh.worker import StrayWorkerError
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess

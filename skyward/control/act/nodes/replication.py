@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
+from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.decide.replication import GiveUp, Have, Pull, ReplicationPlan, Transfer, Wait
 from skyward.link.bulk import NodeFullError
 from skyward.providers.protocol import LocalAccess

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from skyward.control.act.tasks.task import TaskFuture, Work
-from skyward.control.decide.tasks.circular import never_start
-from skyward.process.blocked import waits
+from skyward.control.decide.tasks.deadlock import never_start
+from skyward.process.blocked_threads import waits
 
 if TYPE_CHECKING:
     from skyward.control.decide.plane import ControlPlane

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Stream
-from skyward.process.blocked import Blocked
-from skyward.process.waking import Bell
+from skyward.process.blocked_threads import Blocked
+from skyward.process.thread_events import ThreadEvent
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.task import TaskFuture
@@ -30,7 +30,7 @@ class GroupStream(Stream[Any]):
         self._runs = list(runs)  # those that `_waiting` is of
         self._waiting: list[TaskFuture[Any]] = [run.given() for run in self._runs]
         self._ordered = ordered
-        self._bell: Bell | None = None
+        self._bell: ThreadEvent | None = None
 
     def __next__(self) -> Any:
         if not self._waiting:
@@ -49,7 +49,7 @@ class GroupStream(Stream[Any]):
 
     async def __anext__(self) -> Any:
         if self._bell is None:
-            self._bell = Bell()  # the futures refer to it, and not to this, which stops them when it is dropped
+            self._bell = ThreadEvent()  # the futures refer to it, and not to this, which stops them when it is dropped
             for future in self._waiting:
                 future.add_done_callback(self._bell.ring)
         await self._bell.until(lambda: not self._waiting or self._next_done() is not None)

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skyward.control.act.tasks.remote import RemoteBlob
+from skyward.control.act.tasks.remote_blobs import RemoteBlob
 from skyward.process import background
 from skyward.wire.kinds.exceptions import copy_exception
 from skyward.wire.payloads.payload import encode

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from skyward.control.act.tasks.inputs import HomeValue, Inputs, Value
-from skyward.control.act.tasks.left_results import LeftResult
+from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import Arrived, TaskFuture, handles_in
 
 __all__ = ["Prerequisites"]
@@ -78,7 +78,7 @@ class Prerequisites:
 def _as_it_came(future: Future[Any]) -> Value | None:
     """The result of a task that was lent for others; None for any other future."""
     arrived = Future.result(future)
-    if isinstance(arrived, LeftResult):
+    if isinstance(arrived, RemoteResult):
         return arrived
     if isinstance(future, TaskFuture) and isinstance(arrived, Arrived):
         return HomeValue(arrived.payload, arrived.blobs, tuple(handles_in(arrived.payload)))

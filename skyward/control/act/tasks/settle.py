@@ -3,8 +3,8 @@
 import time
 from dataclasses import replace
 
-from skyward.control.act.tasks.left_results import LeftResult
-from skyward.control.act.tasks.missing import with_fix
+from skyward.control.act.tasks.missing_modules import with_fix
+from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import Arrived, Work
 from skyward.control.decide.tasks.messages import Outcome, Settle
 from skyward.errors import (
@@ -43,7 +43,7 @@ def settle(
     work: Work,
     outcome: Outcome | BaseException,
     reason: str = "",
-    arrived: Arrived | LeftResult | None = None,
+    arrived: Arrived | RemoteResult | None = None,
 ) -> None:
     """End `work`, unless it has ended before."""
     if work.future.done():
@@ -58,7 +58,7 @@ def settle(
 _NOTHING = Outgoing(Payload(b""))
 
 
-def _settle(work: Work, outcome: Outcome | BaseException, reason: str, arrived: Arrived | LeftResult | None) -> None:
+def _settle(work: Work, outcome: Outcome | BaseException, reason: str, arrived: Arrived | RemoteResult | None) -> None:
     work.running = False
     work.ended_at = time.monotonic()
     for feeder in work.feeders:
@@ -82,7 +82,7 @@ def _error(
     work: Work,
     outcome: Outcome | BaseException,
     reason: str,
-    arrived: Arrived | LeftResult | None,
+    arrived: Arrived | RemoteResult | None,
 ) -> BaseException:
     name = work.code.name
     match outcome:

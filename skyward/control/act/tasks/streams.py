@@ -13,9 +13,9 @@ from concurrent.futures import Future
 from types import CellType
 from typing import Any, Self
 
-from skyward.process.blocked import Blocked
+from skyward.process.blocked_threads import Blocked
 from skyward.process.forked import is_forked, refuse_forked
-from skyward.process.waking import Bell
+from skyward.process.thread_events import ThreadEvent
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.payloads.payload import Outgoing, blobs_of, decode, encode, outgoing
 from skyward.wire.protocol.flow import WINDOW, cost
@@ -44,7 +44,7 @@ class StreamBuffer:
         self._drop: Callable[[tuple[bytes, ...]], None] = _unconnected
         self._stop: Callable[[], None] = _unconnected
         self._changed = threading.Condition()
-        self._bell = Bell()
+        self._bell = ThreadEvent()
         self._items: deque[Payload] = deque()
         self._consumed = 0
         self._ended = False

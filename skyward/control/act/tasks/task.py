@@ -19,9 +19,9 @@ from skyward.control.observe.origin import Origin
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
 from skyward.kept.handles import Kept
 from skyward.process import background
-from skyward.process.blocked import Blocked
+from skyward.process.blocked_threads import Blocked
 from skyward.process.forked import refuse_forked
-from skyward.process.waking import Bell
+from skyward.process.thread_events import ThreadEvent
 from skyward.specs.placement import ALL, Several
 from skyward.specs.retries import NO_RETRIES, Retries
 from skyward.values.needs import NOTHING, Needs
@@ -30,8 +30,8 @@ from skyward.wire.payloads.payload import Outgoing, decode
 from skyward.wire.protocol.messages import Blob, Payload
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.left_results import LeftResult  # circular: a result knows the task that made it
-    from skyward.control.act.tasks.remote import RemoteBlob
+    from skyward.control.act.tasks.remote_blobs import RemoteBlob
+    from skyward.control.act.tasks.remote_results import RemoteResult  # circular: a result knows the task that made it
 
 __all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work", "handles_in"]
 
@@ -237,7 +237,7 @@ class TaskFuture[T](Future[T]):
         refuse_forked()
         self._asked = True
         if not self.done():
-            bell = Bell()
+            bell = ThreadEvent()
             ended = bell.rung()
             self.when_over(bell.ring)
             try:
@@ -252,7 +252,7 @@ class TaskFuture[T](Future[T]):
 
     async def over(self) -> None:
         """Wait in a coroutine until it has ended, without asking for what came of it."""
-        bell = Bell()
+        bell = ThreadEvent()
         ended = bell.rung()
         self.when_over(bell.ring)
         await ended
@@ -457,7 +457,7 @@ class Work:
     inputs: Inputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
-    restores: "LeftResult | None" = None
+    restores: "RemoteResult | None" = None
     is_member: bool = False
     target: int | None = None
     as_is: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.decide.machines.sources import MachineSource
 
 __all__ = [
     "Activate",

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.instance import after_request_timeout
-from skyward.control.decide.machines.machines import Machine, MachineBook
 from skyward.control.decide.machines.messages import (
     Activate,
     Allocated,
@@ -37,8 +36,9 @@ from skyward.control.decide.machines.messages import (
     Terminate,
     Tick,
 )
-from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits, Requester
+from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.lifecycle import RECONCILER, Lifecycle, ReconcilerState
 
 __all__ = ["Reconciler"]
@@ -67,7 +67,7 @@ class Reconciler:
     may_empty: bool = False
     keeping: frozenset[int] = frozenset()
     desired: dict[str, int] = field(default_factory=dict)
-    book: MachineBook = field(default_factory=MachineBook)
+    book: MachineTable = field(default_factory=MachineTable)
     _life: Lifecycle[ReconcilerState] = field(
         default_factory=lambda: Lifecycle("the reconciler", RECONCILER, "watching")
     )

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.instance import launch_now
-from skyward.control.decide.machines.machines import Machine, MachineBook
 from skyward.control.decide.machines.messages import Effect, Request
-from skyward.control.decide.machines.places import FIRST_PAUSE, Backoff, MachineSource
+from skyward.control.decide.machines.sources import FIRST_PAUSE, Backoff, MachineSource
+from skyward.control.decide.machines.table import Machine, MachineTable
 
 __all__ = ["Limits", "Requester"]
 
@@ -49,7 +49,7 @@ class Requester:
     """
 
     def __init__(
-        self, book: MachineBook, places: Mapping[str, tuple[MachineSource, ...]], ledger: Ledger, limits: Limits
+        self, book: MachineTable, places: Mapping[str, tuple[MachineSource, ...]], ledger: Ledger, limits: Limits
     ) -> None:
         self.backoff = Backoff(limits.first_pause)
         self.retry_at: float | None = None

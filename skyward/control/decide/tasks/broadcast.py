@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skyward.control.decide.machines.machines import MachineBook
+from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import UsageError
 from skyward.specs.placement import Several
@@ -12,7 +12,7 @@ __all__ = ["chosen_ranks", "no_node"]
 
 
 def chosen_ranks(
-    pool: str, where: Several, needs: Needs, book: MachineBook, tasks: TaskManager
+    pool: str, where: Several, needs: Needs, book: MachineTable, tasks: TaskManager
 ) -> tuple[int, ...] | None:
     """The ranks of the nodes that `where` stands for; None for every node.
 
@@ -42,7 +42,7 @@ def chosen_ranks(
     return tuple(rank for rank in fitting if rank in tasks.ranks) or tuple(fitting)
 
 
-def no_node(pool: str, missing: Sequence[int], book: MachineBook) -> UsageError:
+def no_node(pool: str, missing: Sequence[int], book: MachineTable) -> UsageError:
     """What is said of ranks that the pool does not have."""
     known = ", ".join(map(str, sorted(book.seats))) or "none"
     which = " or ".join(map(str, missing))

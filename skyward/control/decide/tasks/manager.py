@@ -51,8 +51,8 @@ from skyward.control.decide.tasks.messages import (
     Withheld,
 )
 from skyward.control.decide.tasks.queue import WaitingTasks
-from skyward.control.decide.tasks.records import BroadcastState, TaskState
 from skyward.control.decide.tasks.slots import NodeSlots, SlotTable
+from skyward.control.decide.tasks.state import BroadcastState, TaskState
 from skyward.scaling.snapshot import Demand, Group
 from skyward.values.needs import NOTHING, Needs, held
 

@@ -8,8 +8,8 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.tasks.task import TaskFuture
-from skyward.process import waking
-from skyward.process.waking import Bell
+from skyward.process import thread_events as waking
+from skyward.process.thread_events import ThreadEvent
 
 pytestmark = pytest.mark.unit
 
@@ -129,7 +129,7 @@ def test_a_cancel_while_the_result_is_set_comes_too_late() -> None:
 
 
 def test_a_bell_ends_a_wait_as_soon_as_it_is_true_and_leaves_nothing() -> None:
-    bell = Bell()
+    bell = ThreadEvent()
     seen: list[int] = []
 
     async def wait() -> None:

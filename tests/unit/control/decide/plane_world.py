@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import Decided, Effect, Message, Open, Tick
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.settings import PlaneSettings

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import Open, Resize
 from skyward.scaling.snapshot import Group
 from skyward.values.needs import Needs

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.control.decide.machines.messages import Activate, Desired, Drain, Request
-from skyward.control.decide.machines.places import MachineSource
 from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.sources import MachineSource
 
 pytestmark = pytest.mark.unit
 

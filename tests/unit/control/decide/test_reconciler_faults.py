@@ -25,9 +25,9 @@ from skyward.control.decide.machines.messages import (
     Terminate,
     Tick,
 )
-from skyward.control.decide.machines.places import Backoff, MachineSource
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import Backoff, MachineSource
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.act.tasks.record import TaskHistory
+from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import CellAccounts, Terms, cost_of

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.wire.failures.failure import capture_failure
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.harvest import ReturnedState
+from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.failures import tell_the_others, tell_where
-from skyward_jupyter.failures.present import reworded
+from skyward_jupyter.failures.presentation import reworded
 from skyward_jupyter.running.results import Outcome, apply_result, apply_results, stream_items
 from skyward_jupyter.running.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
 

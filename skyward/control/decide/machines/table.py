@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.decide.machines.instance import INSTANCE, InstanceState
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.lifecycle import NODE, Lifecycle, NodeState
 
-__all__ = ["Machine", "MachineBook", "RankAssignment"]
+__all__ = ["Machine", "MachineTable", "RankAssignment"]
 
 type Stage = Literal["booting", "active", "leaving"]
 
@@ -58,7 +58,7 @@ class RankAssignment:
     machine: Machine
 
 
-class MachineBook:
+class MachineTable:
     """The machines by number and the seats by rank."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skyward.link.holdings import BlobInventory
+from skyward.link.blob_inventory import BlobInventory
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.worker.blobs.arrivals import IncomingBlobs
+from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.store import BlobStore
 
 pytestmark = pytest.mark.unit
@@ -30,7 +30,7 @@ def memory_held() -> int:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobStore]:
-    monkeypatch.setattr("skyward.worker.blobs.arrivals.KEEP", 1.0)
+    monkeypatch.setattr("skyward.worker.blobs.incoming.KEEP", 1.0)
     before, threads = memory_held(), set(threading.enumerate())
     store = BlobStore()
     yield store
@@ -90,7 +90,7 @@ def test_who_comes_first_waits_for_it_to_begin(store: BlobStore) -> None:
 def test_another_goes_on_where_one_stopped_and_who_reads_notices_nothing(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyward.worker.blobs.arrivals.KEEP", 1.0)
+    monkeypatch.setattr("skyward.worker.blobs.incoming.KEEP", 1.0)
     arrivals = IncomingBlobs(store)
     break_off(arrivals, 120)
     with arrivals.reading(KEY, 0) as source, arrivals.writing(KEY, len(DATA)) as arrival:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from skyward.control.act.tasks.remote import RemoteBlob, ResultLostError
+from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Arrived, TaskFuture, Work
 from skyward.errors import NodeLostError, PoolClosedError, TaskCancelledError
 from skyward.formatting import joined, size_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node  # circular: a result stays on its node, and a node sends results on
     from skyward.wire.protocol.messages import Finished
 
-__all__ = ["LEFT_FROM", "NOTICED_WITHIN", "LeftResult", "LeftResults"]
+__all__ = ["LEFT_FROM", "NOTICED_WITHIN", "RemoteResult", "RemoteResults"]
 
 LEFT_FROM = 1024 * 1024
 """Bytes from which a result is left on its node: a smaller one is here sooner than it could be asked for."""
@@ -41,7 +41,7 @@ _AT_THE_END_WITHIN = 10.0
 """Bytes of results that are brought here when the pool is closed, at most, and seconds that this may take."""
 
 
-class LeftResult:
+class RemoteResult:
     """The result of a task that was left on its node. Lives on the library's loop, but for `bring` and `coming`.
 
     Attributes:
@@ -52,7 +52,7 @@ class LeftResult:
         failure: why it cannot be had any more.
     """
 
-    def __init__(self, owner: "LeftResults", recipe: Work) -> None:
+    def __init__(self, owner: "RemoteResults", recipe: Work) -> None:
         self.payload = Payload(b"")
         self.node: Node | None = None
         self.home: Arrived | None = None
@@ -115,7 +115,7 @@ class LeftResult:
             self._owner.forget(self)
 
 
-class LeftResults:
+class RemoteResults:
     """Those of one pool. Lives on the library's loop.
 
     Args:
@@ -145,26 +145,26 @@ class LeftResults:
         self._note = note
         self._nodes = nodes
         self._spawn = spawn
-        self._there: WeakSet[LeftResult] = WeakSet()
+        self._there: WeakSet[RemoteResult] = WeakSet()
         self._leaving: WeakSet[Node] = WeakSet()
         self._is_closed = False
         self._said = False
 
     # On nodes.
 
-    def leave(self, node: "Node", event: "Finished", work: Work) -> LeftResult | None:
+    def leave(self, node: "Node", event: "Finished", work: Work) -> RemoteResult | None:
         """Leave what a task returned on its node; None where it is to come here."""
         if event.outcome != "value" or not self._may_stay(work, node, event.payload):
             return None
         result = work.restores
         if result is None:
-            result = LeftResult(self, _recipe(work))
+            result = RemoteResult(self, _recipe(work))
             background.call_when_gone(work.future, result.let_go)
         result.payload = event.payload
         self._put(result, node)
         return result
 
-    def _put(self, result: LeftResult, node: "Node") -> None:
+    def _put(self, result: RemoteResult, node: "Node") -> None:
         """It is on this node from now on."""
         result.node = node
         node.pin(blobs_of([result.payload]))
@@ -183,17 +183,17 @@ class LeftResults:
             return False
         return work.inputs is None or work.inputs.bytes_here <= _RECIPE
 
-    def _on(self, node: "Node") -> list[LeftResult]:
+    def _on(self, node: "Node") -> list[RemoteResult]:
         return [result for result in self._there if result.node is node]
 
-    def forget(self, result: LeftResult) -> None:
+    def forget(self, result: RemoteResult) -> None:
         """Nobody wants it any more."""
         result.home = None
         self._take_away(result)
         for node in self._nodes():
             node.discard(result.keys)
 
-    def _take_away(self, result: LeftResult) -> None:
+    def _take_away(self, result: RemoteResult) -> None:
         """It is on no node from now on."""
         node, result.node = result.node, None
         self._there.discard(result)
@@ -208,7 +208,7 @@ class LeftResults:
         for result in self._on(node):
             self._spawn(self._bring_home(result))
 
-    async def _bring_home(self, result: LeftResult) -> None:
+    async def _bring_home(self, result: RemoteResult) -> None:
         with contextlib.suppress(Exception):  # then it is lost with its node, and its task can run again
             result.home = result.home or await self.fetch(result)
         self._take_away(result)
@@ -216,7 +216,7 @@ class LeftResults:
     async def close(self, *, bring: bool) -> None:
         """The nodes go: with `bring`, get what is still wanted, the smallest first, as far as time and room go."""
         self._is_closed = True
-        lost: list[LeftResult] = []
+        lost: list[RemoteResult] = []
         if bring:
             await self._leave_nodes(lost)
         for result in tuple(self._there):
@@ -229,7 +229,7 @@ class LeftResults:
                 "is lost. Call .result() before the pool is closed."
             )
 
-    async def _leave_nodes(self, lost: list[LeftResult]) -> None:
+    async def _leave_nodes(self, lost: list[RemoteResult]) -> None:
         wanted = sorted((each for each in self._there if each.is_wanted and each.home is None), key=_size)
         ends = asyncio.get_running_loop().time() + _AT_THE_END_WITHIN
         room = _AT_THE_END
@@ -243,11 +243,11 @@ class LeftResults:
 
     # Here.
 
-    async def bring(self, result: LeftResult) -> Arrived:
+    async def bring(self, result: RemoteResult) -> Arrived:
         """The result, in memory of its own.
 
         Raises:
-            Exception: see `LeftResult.coming`.
+            Exception: see `RemoteResult.coming`.
         """
         while True:
             await self.restore(result)
@@ -257,7 +257,7 @@ class LeftResults:
             with contextlib.suppress(ResultLostError):
                 return await self.fetch(result)
 
-    async def fetch(self, result: LeftResult) -> Arrived:
+    async def fetch(self, result: RemoteResult) -> Arrived:
         """The result, from its node.
 
         Raises:
@@ -276,7 +276,7 @@ class LeftResults:
                 self._take_away(result)
             raise ResultLostError(result) from None
 
-    def went_through_here(self, result: LeftResult, asker: "Node") -> None:
+    def went_through_here(self, result: RemoteResult, asker: "Node") -> None:
         """The nodes could not give it to each other."""
         if not self._said:
             self._said = True
@@ -286,7 +286,7 @@ class LeftResults:
 
     # Again.
 
-    async def restore(self, result: LeftResult) -> None:
+    async def restore(self, result: RemoteResult) -> None:
         """Have a result where tasks can take it. Where it was lost, its task runs again.
 
         Raises:
@@ -299,7 +299,7 @@ class LeftResults:
         if result.failure is not None:
             raise result.failure
 
-    def _find(self, result: LeftResult) -> bool:
+    def _find(self, result: RemoteResult) -> bool:
         """Whether another node has it that has taken it before."""
         self._take_away(result)
         for node in self._nodes():
@@ -308,7 +308,7 @@ class LeftResults:
                 return True
         return False
 
-    async def _run_again(self, result: LeftResult) -> None:
+    async def _run_again(self, result: RemoteResult) -> None:
         recipe, name = result.recipe, f"{result.recipe.code.name}()"
         if self._is_closed:
             result.failure = PoolClosedError(
@@ -338,7 +338,7 @@ class LeftResults:
             self.forget(result)
 
 
-def _size(result: LeftResult) -> int:
+def _size(result: RemoteResult) -> int:
     return sum(blob.size for blob in blobs_of([result.payload]))
 
 

@@ -21,7 +21,7 @@ from skyward.wire.objects.notebook import Side, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.imports import Forgotten
-from skyward.worker.cells.joint import Bound, Changed, Homes, Joint, Together, groups
+from skyward.worker.cells.object_graph import Bound, Changed, Homes, ObjectGraph, Together, groups
 from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
 
 __all__ = ["ReturnedState", "harvest"]
@@ -307,7 +307,7 @@ class _Gathering:
         if not joint and not changed:
             return None
         try:
-            return Joint(self._side, homes, joint, changed, self._namespace).packed()
+            return ObjectGraph(self._side, homes, joint, changed, self._namespace).packed()
         except NotPicklableError as error:  # no object is left out without a word
             for each in joint:
                 self.found.failed[each.name] = error.reason

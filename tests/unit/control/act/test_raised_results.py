@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.act.tasks.record import TaskHistory
+from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.streams import StreamBuffer

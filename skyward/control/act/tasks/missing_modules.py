@@ -15,7 +15,7 @@ from pathlib import Path
 from skyward.bootstrap.names import normalised, requirement_name
 from skyward.errors import MissingModuleError
 from skyward.wire.payloads.modules import is_local_file
-from skyward.worker.tasks.missing import KNOWN_PACKAGES, pip_name
+from skyward.worker.tasks.missing_modules import KNOWN_PACKAGES, pip_name
 
 __all__ = ["with_fix"]
 

@@ -35,9 +35,9 @@ from skyward.wire.objects.contents import (
 from skyward.wire.objects.notebook import Shared, Side, digest_of, objects_used, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
-from skyward.worker.cells.written import address_of
+from skyward.worker.cells.write_detection import address_of
 
-__all__ = ["Bound", "Changed", "Homes", "Joint", "Together", "groups"]
+__all__ = ["Bound", "Changed", "Homes", "ObjectGraph", "Together", "groups"]
 
 _MISSING = object()
 _CONTAINERS = frozenset({list, dict, set})
@@ -362,7 +362,7 @@ def _contains(parts: Any, sought: Collection[int], known: Collection[int]) -> bo
     )
 
 
-class Joint:
+class ObjectGraph:
     """One pickle of values and changes that refer to one another, and to objects of the notebook."""
 
     def __init__(

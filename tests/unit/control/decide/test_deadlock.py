@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.decide.tasks.circular import never_start
+from skyward.control.decide.tasks.deadlock import never_start
 
 pytestmark = pytest.mark.unit
 

@@ -16,8 +16,8 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
-from skyward.control.act.tasks import left_results
-from skyward.control.act.tasks.left_results import LEFT_FROM, LeftResult
+from skyward.control.act.tasks import remote_results as left_results
+from skyward.control.act.tasks.remote_results import LEFT_FROM, RemoteResult
 from skyward.link.bulk import BulkPath
 from skyward.wire.protocol.messages import Blob
 from tests.local import tasks
@@ -143,7 +143,7 @@ class Maker:
         b = pool.start(total(a), on=on if to is None else to).future
         go.touch()
         assert b.result(60) == fill * SIZE
-        assert isinstance(raw(a), LeftResult)
+        assert isinstance(raw(a), RemoteResult)
         return a
 
 
@@ -154,7 +154,7 @@ def left(tmp_path: Path) -> Maker:
 
 def lost(future: sky.TaskFuture[Any]) -> bool:
     result = raw(future)
-    assert isinstance(result, LeftResult)
+    assert isinstance(result, RemoteResult)
     return not result.is_there
 
 
@@ -173,7 +173,7 @@ def test_a_chain_of_large_values_does_not_come_home(fetched: Fetched, left: Make
         assert {answer.result(30)[1] for answer in answers} == {2.0 * SIZE}
         assert {answer.result()[0] for answer in answers} == {0, 1}, "both nodes have had it"
         assert (fetched.nbytes, sent(pool)) == (0, before)
-        assert isinstance(raw(a), LeftResult)
+        assert isinstance(raw(a), RemoteResult)
         assert b.result()[0] == 2.0
         assert fetched.nbytes == 8 * SIZE
 
@@ -234,7 +234,7 @@ def test_what_somebody_asks_for_comes_home_at_once(two: sky.Compute, fetched: Fe
     for path in (go, go.with_name("go-2"), go.with_name("go-3")):
         path.touch()
     assert [answer.result(30) for answer in answers] == [SIZE] * 3
-    assert not any(isinstance(raw(a), LeftResult) for a in (asked, called_back, awaited))
+    assert not any(isinstance(raw(a), RemoteResult) for a in (asked, called_back, awaited))
     for thread in waiting:
         thread.join()
     assert fetched.nbytes == 3 * 8 * SIZE
@@ -257,7 +257,7 @@ def test_what_came_home_is_not_sent_again_to_the_node_that_made_it(two: sky.Comp
         wait_until_sent = sent(two)
     go.touch()
     assert b.result(30) == 2.0 * SIZE
-    assert not isinstance(raw(a), LeftResult)
+    assert not isinstance(raw(a), RemoteResult)
     assert two.start(total(a, a), on=0).future.result(30) == 4.0 * SIZE
     assert sent(two) == wait_until_sent
     assert two.start(total(a), on=1).future.result(30) == 2.0 * SIZE
@@ -292,7 +292,7 @@ def test_small_results_come_home(two: sky.Compute, tmp_path: Path) -> None:
     b = total(a) > two
     go.touch()
     assert b.result(30) == LEFT_FROM // 8 - 1
-    assert not isinstance(raw(a), LeftResult)
+    assert not isinstance(raw(a), RemoteResult)
 
 
 def test_every_way_of_asking_brings_it(two: sky.Compute, left: Maker) -> None:
@@ -348,7 +348,7 @@ def test_the_node_forgets_it_with_the_last_who_wants_it(
     b = two.start(total_when(a, str(go)), on=1).future
     wait_for(b.running, "the second task to run")
     result = raw(a)
-    assert isinstance(result, LeftResult)
+    assert isinstance(result, RemoteResult)
     (key,) = result.keys
     del result, a
     gc.collect()
@@ -372,19 +372,19 @@ def test_results_beyond_what_a_node_may_keep_come_home(
     two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left(two)
-    monkeypatch.setattr("skyward.link.holdings.BlobInventory.may_pin", lambda self, size: False)
+    monkeypatch.setattr("skyward.link.blob_inventory.BlobInventory.may_pin", lambda self, size: False)
     a, go = left.start(two)
     b = total(a) > two
     go.touch()
     assert b.result(30) == SIZE
-    assert not isinstance(raw(a), LeftResult)
+    assert not isinstance(raw(a), RemoteResult)
 
 
 def test_it_comes_home_at_the_end_of_its_pool(left: Maker) -> None:
     with sky.Compute(nodes=1) as pool:
         a, b, gone = left(pool), left(pool, 2.0), left(pool, 3.0)
         assert b.result()[0] == 2.0
-        assert isinstance(raw(a), LeftResult)
+        assert isinstance(raw(a), RemoteResult)
         del gone
         gc.collect()
         run = pool.start(tasks.sleep(60), on=0)
@@ -438,7 +438,7 @@ def test_a_node_that_is_to_be_given_back_keeps_nothing_more(left: Maker, tmp_pat
         wait_for(lambda: pool.snapshot().nodes[1].state == "draining", "the node to be drained")
         go.touch()
         assert b.result(30) == SIZE
-        assert not isinstance(raw(a), LeftResult)
+        assert not isinstance(raw(a), RemoteResult)
         wait_for(lambda: len(pool.snapshot().nodes) == 1, "node 1 to go")
 
 
@@ -455,7 +455,7 @@ def test_what_is_lost_is_made_again_for_the_task_that_takes_it(
     wait_for(lambda: lost(a), "the node to be lost")
     assert total(a) >> two == SIZE
     assert log.read_text() == ".."
-    assert isinstance(raw(a), LeftResult)
+    assert isinstance(raw(a), RemoteResult)
     assert a.result(60)[0] == 1.0
     assert log.read_text() == "..", "once more is enough"
     note = notes.get(30)
@@ -590,7 +590,7 @@ def test_nothing_is_left_where_nothing_may_run_again(left: Maker) -> None:
         b = total(a) > pool
         go.touch()
         assert b.result(30) == SIZE
-        assert not isinstance(raw(a), LeftResult)
+        assert not isinstance(raw(a), RemoteResult)
 
 
 def test_what_waits_for_what_is_made_again_can_be_cancelled(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
@@ -652,7 +652,7 @@ def test_a_task_that_waits_for_what_is_made_again_does_not_run(
 def test_what_a_cancelled_task_was_to_take_is_let_go(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
     a = left(two)
     result = raw(a)
-    assert isinstance(result, LeftResult)
+    assert isinstance(result, RemoteResult)
     wait_for(lambda: result._users == 1, "the task that took it to let it go")
     asked, go = threading.Event(), threading.Event()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward import events
-from skyward.control.act.tasks.record import unix_offset
+from skyward.control.act.tasks.history import unix_offset
 from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any
 
-from skyward.control.decide.machines.places import MachineSource
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.errors import ProviderMissingError, SkywardError, SpecError
 from skyward.offers import Asked, Candidate, ask, excluded_by, no_offer_fits, rank, reason_of
 from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on

@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable
 
-__all__ = ["Alarm"]
+__all__ = ["Timer"]
 
 
-class Alarm:
+class Timer:
     """Calls `ring` at a time of `time.monotonic`. Lives on a loop."""
 
     def __init__(self, ring: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
     from skyward_jupyter.running.handle import CellHandle  # circular: a handle has its line
 
-__all__ = ["LiveLine", "follow"]
+__all__ = ["StatusLine", "follow"]
 
 _EVERY = 0.25
 """Seconds between two updates; whatever ends in between is shown by one more."""
@@ -24,11 +24,11 @@ _EVERY = 0.25
 def follow(shell: "InteractiveShell", handle: "CellHandle", runs: "list[Run[Any]]", *, footer: bool) -> None:
     """Give `handle` a line, where the front end can change what it has displayed."""
     if hasattr(shell, "kernel"):
-        handle.line = LiveLine(shell, handle, runs, footer=footer)
+        handle.line = StatusLine(shell, handle, runs, footer=footer)
         handle.line.start()
 
 
-class LiveLine:
+class StatusLine:
     """A display that is updated whenever part of the work ends. It may be shown several times; all of them follow.
 
     Args:

@@ -18,7 +18,7 @@ from typing import Any
 from skyward.wire.kinds.arrays import arrays_owned_by, is_array, is_derived_array
 from skyward.wire.payloads.digest import content_address
 
-__all__ = ["Insides"]
+__all__ = ["Fingerprint"]
 
 _ATOMS = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(...), range, uuid.UUID, decimal.Decimal}
@@ -41,7 +41,7 @@ _LARGEST = 4 << 20
 """Bytes of an array that is read."""
 
 
-class Insides:
+class Fingerprint:
     """Takes down what is in objects, within bounds that all of them share. What is beyond is known by its identity."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from skyward.wire.protocol.messages import Blob
 
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node  # circular: a result stays on its node, and a node sends results on
-    from skyward.control.act.tasks.left_results import LeftResult  # circular: a result knows the task that made it
+    from skyward.control.act.tasks.remote_results import RemoteResult  # circular: a result knows the task that made it
 
 __all__ = ["RemoteBlob", "ResultLostError"]
 
@@ -19,7 +19,7 @@ class ResultLostError(Exception):
         result: it.
     """
 
-    def __init__(self, result: "LeftResult") -> None:
+    def __init__(self, result: "RemoteResult") -> None:
         super().__init__("the result is on no node any more")
         self.result = result
 
@@ -29,7 +29,7 @@ class RemoteBlob:
     """A blob of a result that was left on its node: it stands where the bytes of other blobs are."""
 
     blob: Blob
-    result: "LeftResult"
+    result: "RemoteResult"
 
     @property
     def nbytes(self) -> int:

@@ -19,7 +19,7 @@ from skyward.errors import (
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.payloads.payload import dumps
 from skyward.wire.protocol.messages import Finished, Payload
-from skyward.worker.tasks.missing import note_system_packages
+from skyward.worker.tasks.missing_modules import note_system_packages
 
 __all__ = ["as_ordinary_error", "failed"]
 

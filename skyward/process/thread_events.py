@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Bell"]
+__all__ = ["ThreadEvent"]
 
 _LOOK = 0.2
 """Seconds between wakes of a loop in which somebody waits. A notebook's kernel handles an interrupt in Python code of
@@ -17,7 +17,7 @@ the loop's thread, which does not run while the loop sleeps, and the cancel that
 """
 
 
-class Bell:
+class ThreadEvent:
     """Wakes the coroutines that wait for it, of any loop; it may be rung from any thread."""
 
     def __init__(self) -> None:

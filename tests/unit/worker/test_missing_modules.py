@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from skyward.worker.tasks import missing
-from skyward.worker.tasks.raised import as_ordinary_error
+from skyward.worker.tasks import missing_modules as missing
+from skyward.worker.tasks.exceptions import as_ordinary_error
 
 NOTE = "Image.apt asks for ffmpeg, jq, which Skyward does not install on this machine: install it yourself."
 

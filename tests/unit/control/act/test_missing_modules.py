@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.control.act.tasks.missing import with_fix
+from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.wire.failures.failure import capture_failure
-from skyward.worker.tasks.missing import missing_module
+from skyward.worker.tasks.missing_modules import missing_module
 
 
 def fix(module: str) -> str:
@@ -68,7 +68,7 @@ def test_not_all_distributions_are_looked_through_for_a_module_of_a_likely_one_o
     def look_through_all() -> dict[str, list[str]]:
         pytest.fail("all distributions were looked through")
 
-    monkeypatch.setattr("skyward.control.act.tasks.missing.packages_distributions", look_through_all)
+    monkeypatch.setattr("skyward.control.act.tasks.missing_modules.packages_distributions", look_through_all)
     assert fix(module).startswith(told)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from skyward.wire.protocol.flow import cost
 from skyward.wire.protocol.messages import Blob, Feed, Need, Payload
-from skyward.worker.blobs.holds import BlobReferences
+from skyward.worker.blobs.references import BlobReferences
 from skyward.worker.blobs.store import BlobStore
 
 pytestmark = pytest.mark.unit

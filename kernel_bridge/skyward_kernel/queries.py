@@ -86,7 +86,7 @@ class QueryHandler:
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
-    from skyward.control.act.nodes.offered import find_offers
+    from skyward.control.act.nodes.offers import find_offers
     from skyward.pool.compute import Compute
     from skyward.process import background
 
